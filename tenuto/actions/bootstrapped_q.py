@@ -1,0 +1,49 @@
+"""Bootstrapped DQN (Osband et al., 2016): K value heads, one followed through each episode, no epsilon."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from tenuto import nets, td
+from tenuto.actions.base import AbstractAction
+from tenuto.spaces import Discrete
+from tenuto.types import Nets, Span
+
+
+class BootstrappedQ(AbstractAction):
+    """Heads differ by their first weights and, where keep < 1, by the samples they heed."""
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
+    heads: int = eqx.field(static=True, default=10)
+    init_weights: str = eqx.field(static=True, default="uniform")
+    error: str = eqx.field(static=True, default="huber")
+    keep: float = eqx.field(static=True, default=0.5)  # probability that a head heeds a sample
+
+    def init(self, obs_size: int, choices: Discrete, key: Array) -> Nets:
+        sizes = (obs_size, *self.hidden, choices.n)
+        return nets.Ensemble(lambda k: nets.MLP(sizes, k, self.init_weights), self.heads, key)
+
+    def new_episode(self, key: Array) -> Int[Array, ""]:
+        return jax.random.randint(key, (), 0, self.heads)
+
+    def draw(self, key: Array, choices: Discrete) -> Any:
+        return ()
+
+    def act(
+        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any
+    ) -> tuple[Array, Bool[Array, ""]]:
+        return jnp.argmax(q(obs)[mood]), jnp.bool_(False)
+
+    def value(self, q: Nets, target: Nets, obs: Array, choices: Discrete) -> Float[Array, ""]:
+        """What the heads hold on average: the target that an extension policy learns from."""
+        return td.double_q(q(obs).mean(0), target(obs).mean(0))
+
+    def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
+        """Each head has a goal of its own, from its own target head."""
+        value = jax.vmap(td.double_q)(q(span.next_obs), target(span.next_obs))  # (heads,)
+        goal = jax.lax.stop_gradient(span.reward + span.discount * value)
+        each = td.error(self.error, q(span.obs)[:, span.choice], goal)
+        return td.Loss(each, td.bootstrap_mask(key, self.keep, self.heads))

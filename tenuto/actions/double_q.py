@@ -1,0 +1,44 @@
+"""Double DQN (van Hasselt et al., 2016): one network of action values, epsilon-greedy."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tenuto import nets, td
+from tenuto.actions.base import AbstractAction
+from tenuto.spaces import Discrete
+from tenuto.types import Nets, Span
+
+
+class DoubleQ(AbstractAction):
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
+    init_weights: str = eqx.field(static=True, default="uniform")
+    error: str = eqx.field(static=True, default="huber")
+
+    def init(self, obs_size: int, choices: Discrete, key: Array) -> Nets:
+        return nets.MLP((obs_size, *self.hidden, choices.n), key, self.init_weights)
+
+    def new_episode(self, key: Array) -> Any:
+        return ()
+
+    def draw(self, key: Array, choices: Discrete) -> Any:
+        k_coin, k_choice = jax.random.split(key)
+        return jax.random.uniform(k_coin), choices.sample(k_choice)
+
+    def act(
+        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any
+    ) -> tuple[Array, Bool[Array, ""]]:
+        coin, random = drawn
+        explored = coin < epsilon
+        return jnp.where(explored, random, jnp.argmax(q(obs))), explored
+
+    def value(self, q: Nets, target: Nets, obs: Array, choices: Discrete) -> Float[Array, ""]:
+        return td.double_q(q(obs), target(obs))
+
+    def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
+        goal = span.reward + span.discount * self.value(q, target, span.next_obs, choices)
+        each = td.error(self.error, q(span.obs)[span.choice], jax.lax.stop_gradient(goal))
+        return td.Loss(each[None], jnp.ones(1))

@@ -1,0 +1,63 @@
+"""An agent is what to do × how long × how bold. The agents of the paper are rows of a table."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+
+from tenuto.actions import AbstractAction, BootstrappedQ, DoubleQ, Uniform
+from tenuto.bandit import AbstractLambda, Constant, SlidingWindowUCB
+from tenuto.errors import UserError, unknown
+from tenuto.extensions import AbstractExtension, AbstractLearnedExtension, Joint, SkipQ, Uncertain, Zeta
+
+
+class Agent(eqx.Module):
+    """A composition. With `n_step`, action values learn from spans no longer than the extension policy would
+    hold the action now (paper, Sec. 4.3); without, from single steps."""
+
+    action: AbstractAction = DoubleQ()
+    extension: AbstractExtension = Joint()
+    lam: AbstractLambda = Constant()
+    n_step: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        if self.n_step and not isinstance(self.extension, AbstractLearnedExtension):
+            raise UserError("n-step targets need an extension policy that learns (SkipQ or Uncertain)")
+
+
+class Entry(NamedTuple):
+    agent: Agent
+    summary: str
+
+
+CATALOGUE: dict[str, Entry] = {
+    "ddqn": Entry(Agent(), "Double DQN: a new action every step"),
+    "fixed-j": Entry(Agent(extension=Joint((4,))), "every action is held for j = 4 steps"),
+    "ez-greedy": Entry(Agent(extension=Zeta(1.25)), "εz-greedy: exploratory actions last zeta-distributed times"),
+    "dar": Entry(Agent(extension=Joint((1, 10))), "DAR: each action comes short (1 step) and long (10 steps)"),
+    "temporl": Entry(Agent(extension=SkipQ(10)), "TempoRL: a second Q picks the length, epsilon-greedy"),
+    "b-dqn": Entry(Agent(action=BootstrappedQ()), "Bootstrapped DQN: one of 10 heads leads each episode"),
+    "ute-1step": Entry(Agent(extension=Uncertain(10), lam=Constant(2.0)), "UTE, action values from single steps"),
+    "ute": Entry(
+        Agent(extension=Uncertain(10), lam=Constant(2.0), n_step=True),
+        "UTE: length by mean + λ·std of an ensemble; n-step targets",
+    ),
+    "ute-adaptive": Entry(
+        Agent(extension=Uncertain(10), lam=SlidingWindowUCB(), n_step=True),
+        "UTE whose λ a sliding-window UCB bandit picks per episode",
+    ),
+    "full-ensemble": Entry(
+        Agent(BootstrappedQ(), Uncertain(10), Constant(2.0), n_step=True),
+        "UTE with an ensemble of action values too",
+    ),
+    "joint-options": Entry(
+        Agent(extension=Joint(range(1, 11))), "undecomposed: one value per (action, length) pair"
+    ),
+    "random": Entry(Agent(action=Uniform()), "uniform actions, one step each"),
+}
+
+
+def named(name: str) -> Agent:
+    """The agent of this name in the catalogue."""
+    if name not in CATALOGUE:
+        raise unknown("agent", name, CATALOGUE)
+    return CATALOGUE[name].agent

@@ -1,0 +1,110 @@
+"""Arrays on disk: whole or not at all, checked when read, and never a pickle."""
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import jax
+import numpy as np
+
+from tenuto.errors import UserError
+
+FORMAT = 1
+_HEADER = "__tenuto__"
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file so that a crash leaves the old one or the new one, never a piece."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Readable JSON, written whole."""
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    write_whole(path, lambda file: file.write(text.encode()) and None)
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise damaged(path, problem) from None
+
+
+def save(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+    """Save named arrays as an ordinary .npz with a header that says what they are and proves them whole."""
+    header = {"format": FORMAT, "about": about, "digest": _digest(arrays)}
+    packed = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    write_whole(path, lambda file: np.savez(file, **{_HEADER: packed}, **arrays))  # type: ignore[arg-type]
+
+
+def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the header's words, or an error that names the file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop(_HEADER).tobytes())
+        if header["format"] != FORMAT:
+            raise UserError(f"{path} has format {header['format']}, this version reads {FORMAT}: use the version that wrote it")
+        if header["digest"] != _digest(arrays):
+            raise ValueError("the checksum differs")
+    except UserError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile, MemoryError, OverflowError, SyntaxError, RuntimeError) as problem:  # fmt: skip
+        raise damaged(path, problem) from None
+    return arrays, header["about"]
+
+
+def damaged(path: Path, problem: Exception) -> UserError:
+    return UserError(
+        f"{path} is missing or damaged ({type(problem).__name__}: {problem}): nothing was changed; "
+        "restore the file, or start anew with another --out"
+    )
+
+
+def leaves_of(tree: Any) -> dict[str, np.ndarray]:
+    """A pytree's leaves as plain arrays under their paths; random keys as their data."""
+    named = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): np.asarray(_plain(leaf)) for path, leaf in named}
+
+
+def tree_from(arrays: dict[str, np.ndarray], like: Any, path: Path) -> Any:
+    """A pytree of the shape of `like` (arrays or their shapes) from leaves saved by `leaves_of`."""
+
+    def restore(place: Any, leaf: Any) -> Any:
+        name = jax.tree_util.keystr(place)
+        keyed = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        if name not in arrays:
+            raise damaged(path, ValueError(f"no array {name}"))
+        array = arrays[name]
+        value = jax.random.wrap_key_data(array) if keyed else array
+        if value.shape != leaf.shape or value.dtype != leaf.dtype:
+            raise damaged(path, ValueError(f"array {name} is {value.dtype}{value.shape}, not {leaf.dtype}{leaf.shape}"))
+        return value
+
+    return jax.tree_util.tree_map_with_path(restore, like)
+
+
+def _plain(leaf: Any) -> Any:
+    keyed = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(leaf) if keyed else leaf
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

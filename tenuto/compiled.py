@@ -1,0 +1,180 @@
+"""The compiled trainer: all lanes in one program, run in chunks.
+
+A round is `learn_every` environment steps of every lane, then one update of every lane. A chunk is some rounds.
+The clock `t` is shared by all lanes, so nothing here branches on a lane's own data.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from tenuto import loop
+from tenuto.loop import Lane, Task
+from tenuto.types import Event
+
+
+class Running(NamedTuple):
+    """The part of each lane's current episode that earlier chunks saw."""
+
+    returns: Float[Array, " lanes"]
+    steps: Int[Array, " lanes"]
+    decisions: Int[Array, " lanes"]
+
+
+class Chunk(NamedTuple):
+    """What a chunk leaves: a row per finished episode, and counts. Rows past `finished` are empty."""
+
+    finished: Int[Array, " lanes"]
+    returns: Float[Array, "lanes rows"]
+    steps: Int[Array, "lanes rows"]
+    decisions: Int[Array, "lanes rows"]
+    lam: Float[Array, "lanes rows"]
+    lengths: Int[Array, "lanes J"]  # how often each length was decided
+    visits: Int[Array, "lanes places"]  # how many steps began in each place
+    finite: Array  # (lanes,) whether all parameters are finite
+
+
+@jax.jit
+def start(tasks: Task, keys: Array) -> tuple[Lane, Running]:
+    """All lanes before their first step; `tasks` and `keys` carry the lane axis."""
+    lanes = jax.vmap(loop.start)(tasks, keys)
+    zero = jnp.zeros(len(keys), jnp.int32)
+    return lanes, Running(jnp.zeros(len(keys)), zero, zero)
+
+
+@partial(jax.jit, static_argnames=("rounds", "rows"), donate_argnames=("lanes", "running"))
+def run(
+    tasks: Task, lanes: Lane, running: Running, t: Int[Array, ""], *, rounds: int, rows: int
+) -> tuple[Lane, Running, Chunk]:
+    """A chunk of rounds from clock t. `rows` bounds the episodes a lane can finish in it."""
+    every = tasks.plan.learn_every
+    clock = t + jnp.arange(rounds * every).reshape(rounds, every)
+    draw = jax.vmap(jax.vmap(loop.draw, (None, None, 0)), (0, 0, None), out_axes=1)
+    drawn = jax.tree.map(
+        lambda x: x.reshape(rounds, every, *x.shape[1:]), draw(tasks, lanes.step_key, clock.ravel())
+    )
+
+    def one_round(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
+        lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs)
+        return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
+
+    lanes, events = jax.lax.scan(one_round, lanes, (clock, drawn))
+    stream = jax.tree.map(lambda x: x.reshape(rounds * every, -1), events)  # (steps, lanes)
+    count = partial(summarise, rows=rows, J=tasks.agent.extension.max_length, places=tasks.env.places)
+    running, chunk = jax.vmap(count, (0, 1, 0))(running, stream, finite(lanes))
+    return lanes, running, chunk
+
+
+def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
+    """One environment step of every lane."""
+    t, drawn = inputs
+
+    def one(task: Task, lane: Lane, drawn: loop.Draws) -> tuple[Lane, Event]:
+        lane, decided = loop.choose(task, lane, t, drawn)
+        state, step = task.env.step(lane.env, lane.option.action, drawn.env)
+        lane, event = loop.absorb(task, lane, step, decided, t, drawn)
+        state, obs = loop.pick(event.over, task.env.reset(drawn.reset), (state, lane.obs))
+        return lane._replace(env=state, obs=obs), event
+
+    return jax.vmap(one)(tasks, lanes, drawn)
+
+
+def finite(lanes: Lane) -> Array:
+    """Which lanes hold only finite parameters: a lane that diverged is told from the others."""
+    leaves = [x for x in jax.tree.leaves(lanes.brain) if jnp.issubdtype(x.dtype, jnp.floating)]
+    verdicts = [jnp.isfinite(x).reshape(len(lanes.episode), -1).all(1) for x in leaves]
+    return jnp.stack([jnp.ones(len(lanes.episode), bool), *verdicts]).all(0)
+
+
+def summarise(
+    running: Running, stream: Event, finite: Array, *, rows: int, J: int, places: int
+) -> tuple[Running, Chunk]:
+    """One lane's stream of events as one row per episode."""
+    ended = jnp.cumsum(stream.over)
+    episode = ended - stream.over  # the row each step belongs to; the last is still running
+
+    def per_episode(x: Array, before: Array) -> Array:
+        return jax.ops.segment_sum(x, episode, rows + 1).at[0].add(before)
+
+    decided = stream.length > 0
+    returns = per_episode(stream.reward, running.returns)
+    steps = per_episode(jnp.ones_like(episode), running.steps)
+    decisions = per_episode(decided.astype(jnp.int32), running.decisions)
+    lam = per_episode(jnp.where(stream.over, stream.lam, 0.0), jnp.float32(0))
+    lengths = jnp.zeros(J + 1, jnp.int32).at[stream.length].add(1)[1:]
+    visits = jnp.zeros(places, jnp.int32).at[stream.place].add(1)
+    last = ended[-1]
+    chunk = Chunk(last, returns[:rows], steps[:rows], decisions[:rows], lam[:rows], lengths, visits, finite)
+    return Running(returns[last], steps[last], decisions[last]), chunk
+
+
+class Program:
+    """Lanes of one structure, spread over devices, and the clock they share.
+
+    Each device runs its share of the lanes by itself; nothing is ever exchanged between them.
+    """
+
+    def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):
+        self.lanes = len(tasks)
+        self.learn_every = tasks[0].plan.learn_every
+        self.max_length = tasks[0].agent.extension.max_length
+        self.places = tasks[0].env.places
+        self._shortest = min(task.env.shortest_episode() for task in tasks)
+        devices = list(devices or jax.local_devices()[:1])[: self.lanes]
+        bounds = [round(i * self.lanes / len(devices)) for i in range(len(devices) + 1)]
+        self._shares = [slice(a, b) for a, b in pairwise(bounds)]
+        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
+        keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
+        self._devices = devices
+        self._tasks = [jax.device_put(part, d) for part, d in zip(self._split(stacked), devices, strict=True)]
+        self._keys = [jax.device_put(part, d) for part, d in zip(self._split(keys), devices, strict=True)]
+        self._states: list[tuple[Lane, Running]] = []
+        self.t = 0
+
+    def begin(self) -> None:
+        """Every lane before its first step."""
+        self._states = [start(tasks, keys) for tasks, keys in zip(self._tasks, self._keys, strict=True)]
+        self.t = 0
+
+    def advance(self, rounds: int) -> Chunk:
+        """Run a chunk of rounds; all lanes' records of it, as NumPy arrays."""
+        steps = rounds * self.learn_every
+        rows = steps // self._shortest + 1
+        chunks = []
+        for i, (tasks, (lanes, running)) in enumerate(zip(self._tasks, self._states, strict=True)):
+            # Without waiting: devices work side by side.
+            *state, chunk = run(tasks, lanes, running, np.int32(self.t), rounds=rounds, rows=rows)
+            self._states[i] = (state[0], state[1])
+            chunks.append(chunk)
+        self.t += steps
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *jax.device_get(chunks))
+
+    def state(self) -> tuple[Lane, Running]:
+        """All lanes' state, for a checkpoint, whatever the devices."""
+        return jax.tree.map(lambda *parts: _join(parts), *self._states)
+
+    def state_shape(self) -> Any:
+        """The shapes and types that a checkpoint of this program must have."""
+        share = jax.eval_shape(start, self._tasks[0], self._keys[0])
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), share)
+
+    def restore(self, state: tuple[Lane, Running], t: int) -> None:
+        """Go on from a checkpoint's state at clock t."""
+        parts = self._split(state)
+        self._states = [jax.device_put(part, d) for part, d in zip(parts, self._devices, strict=True)]
+        self.t = t
+
+    def _split(self, tree: Any) -> list[Any]:
+        return [jax.tree.map(lambda x, share=share: x[share], tree) for share in self._shares]
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    if jax.dtypes.issubdtype(parts[0].dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(np.concatenate([np.asarray(jax.random.key_data(p)) for p in parts]))
+    return np.concatenate([np.asarray(part) for part in parts])

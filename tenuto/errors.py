@@ -1,0 +1,16 @@
+"""Errors a user can mend: one line that names the thing, the reason and the remedy."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Wrong input. The command line prints it as one line and exits with code 2."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], remedy: str = "`tenuto list` shows all") -> UserError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}."
+    return UserError(f"unknown {kind} '{name}': {hint} ({remedy})")

@@ -1,0 +1,63 @@
+"""Lengths chosen together with the action: the learner's choices are (action, length) pairs.
+
+`Joint((1,))` is no extension, `Joint((4,))` fixed repeat, `Joint((1, 10))` DAR (Lakshminarayanan et al., 2017),
+`Joint(range(1, 11))` the undecomposed option space of the paper's ablation.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from tenuto.errors import UserError
+from tenuto.extensions.base import AbstractExtension
+from tenuto.spaces import Discrete
+from tenuto.types import Nets
+
+
+def _ascending(lengths: Iterable[int]) -> tuple[int, ...]:
+    ordered = tuple(sorted(set(lengths)))
+    if not ordered or ordered[0] < 1:
+        raise UserError(f"lengths must be whole numbers from 1 up, not {ordered}")
+    return ordered
+
+
+class Joint(AbstractExtension):
+    offered: tuple[int, ...] = eqx.field(static=True, converter=_ascending, default=(1,))
+
+    @property
+    def max_length(self) -> int:  # type: ignore[override]
+        return self.offered[-1]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return self.offered
+
+    def choices(self, actions: Discrete) -> Discrete:
+        return Discrete(actions.n * len(self.offered))
+
+    def draw(self, key: Array) -> Any:
+        return ()
+
+    def extend(
+        self,
+        nets: Nets,
+        obs: Array,
+        choice: Array,
+        explored: Bool[Array, ""],
+        lam: Float[Array, ""],
+        epsilon: Float[Array, ""],
+        drawn: Any,
+        actions: Discrete,
+    ) -> tuple[Array, Int[Array, ""]]:
+        return choice % actions.n, jnp.asarray(self.offered)[choice // actions.n]
+
+    def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:
+        """The shortest offered option that the span could be the whole of.
+
+        A part of a long option is a whole shorter one; a span cut by the episode's end stands for a longer one.
+        """
+        rank = jnp.searchsorted(jnp.asarray(self.offered), length)
+        return choice % actions.n + actions.n * rank

@@ -1,0 +1,61 @@
+"""TempoRL (Biedenkapp et al., 2021): a second Q over lengths, given state and action, epsilon-greedy too."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from tenuto import nets, td
+from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.spaces import Discrete
+from tenuto.types import Nets, Span
+
+
+class SkipQ(AbstractLearnedExtension):
+    """One network of option values; `before`, `embed` and `after` shape it (see `nets.OptionNet`)."""
+
+    max_length: int = eqx.field(static=True, default=10)
+    before: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
+    embed: int = eqx.field(static=True, default=10)
+    after: tuple[int, ...] = eqx.field(static=True, default=())
+    error: str = eqx.field(static=True, default="huber")
+
+    def init(self, obs_size: int, actions: Discrete, key: Array) -> Nets:
+        return nets.OptionNet(
+            obs_size,
+            actions.code_size,
+            self.max_length,
+            key,
+            before=self.before,
+            embed=self.embed,
+            after=self.after,
+        )
+
+    def draw(self, key: Array) -> Any:
+        k_coin, k_length = jax.random.split(key)
+        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), 1, self.max_length + 1)
+
+    def extend(
+        self,
+        net: Nets,
+        obs: Array,
+        choice: Array,
+        explored: Bool[Array, ""],
+        lam: Float[Array, ""],
+        epsilon: Float[Array, ""],
+        drawn: Any,
+        actions: Discrete,
+    ) -> tuple[Array, Int[Array, ""]]:
+        coin, random = drawn
+        return choice, jnp.where(coin < epsilon, random, self.best(net, obs, choice, lam, actions))
+
+    def best(
+        self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete
+    ) -> Int[Array, ""]:
+        return 1 + jnp.argmax(net(obs, actions.encode(choice)))
+
+    def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: Discrete) -> td.Loss:
+        value = net(span.obs, actions.encode(span.choice))[span.length - 1]
+        return td.Loss(td.error(self.error, value, goal)[None], jnp.ones(1))

@@ -1,0 +1,64 @@
+"""εz-greedy (Dabney et al., 2020): exploratory actions last zeta-distributed times, greedy ones a single step."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from tenuto.errors import UserError
+from tenuto.extensions.base import AbstractExtension
+from tenuto.spaces import Discrete
+from tenuto.types import Nets
+
+
+class Zeta(AbstractExtension):
+    """P(n) ∝ n^-mu, with all draws beyond `longest` cut to it; the action is held n + `extra` steps.
+
+    `extra` is 1 in the authors' code and in Dabney et al.'s pseudo-code (play it, then n more times), 0 where
+    the length itself is said to be zeta-distributed.
+    """
+
+    mu: float = 1.25
+    longest: int = eqx.field(static=True, default=10)
+    extra: int = eqx.field(static=True, default=0)
+
+    def __check_init__(self) -> None:
+        if isinstance(self.mu, float) and self.mu <= 1:
+            raise UserError(f"mu must be greater than 1 for the zeta distribution to exist, not {self.mu}")
+        if self.longest < 1:
+            raise UserError(f"the longest length must be at least 1, not {self.longest}")
+
+    @property
+    def max_length(self) -> int:  # type: ignore[override]
+        return self.longest + self.extra
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return (1,)
+
+    def choices(self, actions: Discrete) -> Discrete:
+        return actions
+
+    def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:
+        return choice
+
+    def draw(self, key: Array) -> Any:
+        """A length. The table below hangs on mu alone, so drawing ahead makes it once per lane."""
+        mass = jnp.arange(1, self.longest) ** -self.mu / jax.scipy.special.zeta(self.mu, 1.0)
+        n = 1 + (jax.random.uniform(key) >= jnp.cumsum(mass)).sum()
+        return n + self.extra
+
+    def extend(
+        self,
+        nets: Nets,
+        obs: Array,
+        choice: Array,
+        explored: Bool[Array, ""],
+        lam: Float[Array, ""],
+        epsilon: Float[Array, ""],
+        drawn: Any,
+        actions: Discrete,
+    ) -> tuple[Array, Int[Array, ""]]:
+        return choice, jnp.where(explored, drawn, 1)

@@ -1,0 +1,327 @@
+"""A job: a pure function from a frozen configuration to a result folder.
+
+The folder holds `config.json` (what was asked), `metrics.jsonl` (a line per chunk, as it goes), `checkpoint.npz` (while
+unfinished), and at the end `records.npz` and `summary.json`. A finished folder is never run again or overwritten;
+an unfinished one goes on from its checkpoint, bit for bit.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import tenuto
+from tenuto import checkpoint, envs, experiments, records
+from tenuto.bandit import Constant
+from tenuto.compiled import Program
+from tenuto.errors import UserError
+from tenuto.extensions import Joint, Uncertain, Zeta
+from tenuto.loop import Task
+from tenuto.records import Records
+
+CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C
+CHECKPOINT_SECONDS = 30.0
+SWEPT = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What to train. Each list of values is crossed with the others and with the seeds: one lane each."""
+
+    env: str
+    agent: str
+    setting: str = "released"
+    seeds: int = 20
+    first_seed: int = 0
+    episodes: int | None = None
+    lam: tuple[float, ...] | None = None
+    mu: tuple[float, ...] | None = None
+    gamma: tuple[float, ...] | None = None
+    learning_rate: tuple[float, ...] | None = None
+    epsilon_horizon: tuple[float, ...] | None = None
+    max_length: int | None = None
+    heads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in SWEPT:
+            values = getattr(self, name)
+            if values is not None and not values:
+                raise UserError(f"--{name.replace('_', '-')} was given no value: name at least one, or leave it out")
+            if values is not None:
+                object.__setattr__(self, name, tuple(float(v) for v in values))
+        for name, least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("max_length", 1), ("heads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+        if self.episodes is None:
+            object.__setattr__(self, "episodes", experiments.default_episodes(envs.family(self.env)))
+        self.tasks()  # whatever is wrong with it is said now, not after a folder was made
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, in JSON's own types."""
+        return json.loads(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Job":
+        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        try:
+            return cls(**lists)
+        except TypeError as problem:
+            raise UserError(f"config.json is not a job of this version of tenuto ({problem})") from None
+
+    @property
+    def name(self) -> str:
+        """A readable folder name that no other configuration shares."""
+        digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.env}_{self.agent}_{self.setting}_{digest}"
+
+    def lanes(self) -> list[dict[str, float | int]]:
+        """What sets each lane apart: its swept values and its seed."""
+        swept = {name: getattr(self, name) for name in SWEPT if getattr(self, name) is not None}
+        return [
+            dict(zip(swept, values, strict=True)) | {"seed": self.first_seed + i}
+            for values in itertools.product(*swept.values())
+            for i in range(self.seeds)
+        ]
+
+    def tasks(self) -> list[Task]:
+        """Who learns, where and how: one task per lane."""
+        base = self._sized(experiments.assemble(self.agent, self.env, self.setting))
+        variants: dict[tuple[tuple[str, float], ...], Task] = {}
+        tasks = []
+        for lane in self.lanes():
+            swept = tuple((name, value) for name, value in lane.items() if name != "seed")
+            if swept not in variants:
+                task = base
+                for name, value in swept:
+                    task = self._with(task, name, value)
+                variants[swept] = task
+            tasks.append(variants[swept])
+        return tasks
+
+    def _sized(self, task: Task) -> Task:
+        """The task with the sizes that were asked for."""
+        extension = task.agent.extension
+        if self.max_length is not None:
+            if isinstance(extension, Joint):
+                raise UserError(f"agent '{self.agent}' has fixed lengths {extension.offered}: leave --max-length out")
+            field = "longest" if isinstance(extension, Zeta) else "max_length"
+            extension = dataclasses.replace(extension, **{field: self.max_length})
+        if self.heads is not None:
+            if not isinstance(extension, Uncertain):
+                raise UserError(f"agent '{self.agent}' has no ensemble of option values: leave --heads out")
+            extension = dataclasses.replace(extension, heads=self.heads)
+        return dataclasses.replace(task, agent=dataclasses.replace(task.agent, extension=extension))
+
+    def _with(self, task: Task, name: str, value: float) -> Task:
+        """The task with one scalar changed."""
+        agent, plan = task.agent, task.plan
+        if name == "lam":
+            if not (isinstance(agent.extension, Uncertain) and isinstance(agent.lam, Constant)):
+                raise UserError(f"agent '{self.agent}' takes no --lam: only ute, ute-1step and full-ensemble do")
+            return dataclasses.replace(task, agent=dataclasses.replace(agent, lam=Constant(value)))
+        if name == "mu":
+            if not isinstance(agent.extension, Zeta):
+                raise UserError(f"agent '{self.agent}' takes no --mu: only ez-greedy does")
+            extension = dataclasses.replace(agent.extension, mu=value)
+            return dataclasses.replace(task, agent=dataclasses.replace(agent, extension=extension))
+        if name == "gamma" and not 0 <= value <= 1:
+            raise UserError(f"--gamma must lie between 0 and 1, not {value}")
+        if name != "gamma" and value <= 0:
+            raise UserError(f"--{name.replace('_', '-')} must be greater than 0, not {value}")
+        if name == "epsilon_horizon":
+            plan = dataclasses.replace(plan, epsilon=dataclasses.replace(plan.epsilon, horizon=value))
+        else:
+            plan = dataclasses.replace(plan, **{name: value})
+        return dataclasses.replace(task, plan=plan)
+
+
+class Progress(NamedTuple):
+    """What a progress bar can show after a chunk: means over lanes."""
+
+    share: float  # of the episodes asked for, in the slowest lane
+    env_steps: int  # of all lanes
+    recent_return: float
+    mean_length: float
+    lam: float
+    diverged: list[int]  # lanes with parameters that are not finite
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its state is on disk."""
+
+
+def run(
+    job: Job,
+    folder: Path,
+    *,
+    devices: Sequence[Any] | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> dict[str, Any]:
+    """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read."""
+    folder = claim(job, folder)
+    if finished(folder):
+        return checkpoint.read_json(folder / "summary.json")
+    tasks, lanes = job.tasks(), job.lanes()
+    program = Program(tasks, [int(lane["seed"]) for lane in lanes], devices)
+    kept, seconds = _begin_or_resume(program, folder)
+    assert job.episodes is not None
+    rounds = _rounds(program.learn_every, job.episodes)
+    began = saved = time.monotonic()
+    with open(folder / "metrics.jsonl", "a") as metrics:
+        while kept["count"].min() < job.episodes:
+            if stop():
+                _save(program, folder, kept, seconds + time.monotonic() - began)
+                raise Interrupted(folder)
+            kept.add(program.advance(rounds), program.t)
+            progress = _progress(kept, job.episodes)
+            metrics.write(_metrics_line(kept) + "\n")
+            metrics.flush()
+            report(progress)
+            if time.monotonic() - saved >= checkpoint_seconds:
+                _save(program, folder, kept, seconds + time.monotonic() - began)
+                saved = time.monotonic()
+    return _finish(job, folder, kept.cut(job.episodes), seconds + time.monotonic() - began, tasks[0])
+
+
+def claim(job: Job, folder: Path) -> Path:
+    """Make the folder this job's, or see that it already is."""
+    folder = Path(folder)
+    config = folder / "config.json"
+    if config.exists():
+        asked, found = job.to_json(), load_job(folder).to_json()
+        differing = [f"{k} {found.get(k)!r} there, {asked[k]!r} now" for k in asked if asked[k] != found.get(k)]
+        if differing:
+            raise UserError(f"{folder} holds another run ({'; '.join(differing)}): choose another --out")
+        return folder
+    make_folder(folder)
+    checkpoint.write_json(config, {"tenuto": tenuto.__version__, "job": job.to_json()})
+    return folder
+
+
+def make_folder(folder: Path) -> None:
+    """An empty folder to write into, or a clear error; somebody else's files are never mixed with ours."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UserError(f"{folder} holds files that are not from tenuto: choose a new or empty folder for --out")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError("no permission to write there")
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise UserError(f"cannot write to {folder} ({reason}): choose another folder for --out") from None
+
+
+def load_job(folder: Path) -> Job:
+    """The job whose folder this is."""
+    config = folder / "config.json"
+    if not config.exists():
+        raise UserError(f"{folder} is not a run of tenuto (no config.json): name the folder given to `tenuto train --out`")
+    content = checkpoint.read_json(config)
+    if not isinstance(content, dict) or not isinstance(content.get("job"), dict):
+        raise checkpoint.damaged(config, ValueError("no job in it"))
+    return Job.from_json(content["job"])
+
+
+def finished(folder: Path) -> bool:
+    return (folder / "summary.json").exists()
+
+
+def read_records(folder: Path) -> Records:
+    """The records of a finished job."""
+    arrays, _ = checkpoint.load(folder / "records.npz")
+    return Records(**arrays)
+
+
+def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
+    path = folder / "checkpoint.npz"
+    metrics = folder / "metrics.jsonl"
+    if not path.exists():
+        metrics.unlink(missing_ok=True)
+        program.begin()
+        return Records.empty(program.lanes, program.max_length, program.places), 0.0
+    arrays, about = checkpoint.load(path)
+    record = {name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")}
+    program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), int(about["t"]))
+    kept = Records(**record)
+    # Lines written after the checkpoint will be written again.
+    lines = metrics.read_text().splitlines(keepends=True)[: len(kept["clock"])] if metrics.exists() else []
+    checkpoint.write_whole(metrics, lambda file: file.write("".join(lines).encode()) and None)
+    return kept, float(about["seconds"])
+
+
+def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None:
+    if program.t == 0:
+        return  # nothing to lose
+    arrays = checkpoint.leaves_of(program.state())
+    arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
+    checkpoint.save(folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds})
+
+
+def _finish(job: Job, folder: Path, kept: Records, seconds: float, task: Task) -> dict[str, Any]:
+    lanes = job.lanes()
+    scores = records.auc(kept["returns"], task.env.best_return)
+    checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
+    summary = {
+        "job": job.to_json(),
+        "lanes": [
+            lane | {"auc": float(score), "diverged": int(gone)}
+            for lane, score, gone in zip(lanes, scores, kept["diverged"], strict=True)
+        ],
+        "env_steps": int(kept["steps"].sum()),
+        "seconds": round(seconds, 3),
+        "device": jax.local_devices()[0].device_kind,
+        "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
+    }
+    checkpoint.write_json(folder / "summary.json", summary)
+    (folder / "checkpoint.npz").unlink(missing_ok=True)
+    return summary
+
+
+def _rounds(learn_every: int, episodes: int) -> int:
+    """Rounds per chunk: about CHUNK_STEPS steps, and a divisor of the episodes where one is near, so that runs
+    with one update per episode end with a whole chunk."""
+    most = max(1, CHUNK_STEPS // learn_every)
+    near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
+    return near[-1] if near else min(most, episodes)
+
+
+def _progress(kept: Records, episodes: int) -> Progress:
+    recent = kept["returns"][:, -20:]
+    lengths = kept["lengths"][-1].sum(0)
+    lam = kept["lam"][:, -1:]
+    return Progress(
+        share=min(1.0, float(kept["count"].min()) / episodes),
+        env_steps=int(kept["clock"][-1]) * len(kept["count"]),
+        recent_return=float(np.nanmean(recent)) if np.isfinite(recent).any() else float("nan"),
+        mean_length=float((lengths * np.arange(1, len(lengths) + 1)).sum() / max(1, lengths.sum())),
+        lam=float(np.nanmean(lam)) if np.isfinite(lam).any() else float("nan"),
+        diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
+    )
+
+
+def _metrics_line(kept: Records) -> str:
+    """One line of JSON: this chunk's numbers, a list entry per lane, so that no seed hides in a mean."""
+    recent = np.nanmean(kept["returns"][:, -20:], axis=1) if kept["returns"].size else np.zeros(len(kept["count"]))
+    decisions = kept["lengths"][-1].sum(1)
+    before = int(kept["clock"][-2]) if len(kept["clock"]) > 1 else 0
+    steps = int(kept["clock"][-1]) - before
+    return json.dumps(
+        {
+            "step": int(kept["clock"][-1]),
+            "episodes": kept["count"].tolist(),
+            "recent_return": [round(float(x), 4) for x in recent],
+            "decisions_per_step": [round(float(d) / steps, 4) for d in decisions],
+            "diverged": np.flatnonzero(kept["diverged"] >= 0).tolist(),
+        }
+    )

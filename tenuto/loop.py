@@ -1,0 +1,249 @@
+"""One lane's life, without its environment: start, choose, absorb, learn. Pure functions of one sample's state.
+
+`compiled.py` puts a JAX environment between `choose` and `absorb`; a host loop can put any other there.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from tenuto import td
+from tenuto.agents import Agent
+from tenuto.envs import AbstractEnv
+from tenuto.extensions import AbstractLearnedExtension
+from tenuto.plan import Plan
+from tenuto.replay import Replay
+from tenuto.types import Event, Nets, Option, Span, TimeStep
+
+N_STEP_DRAWS = 3  # n-step updates draw this many batches and use the first batch of spans they may use
+
+
+class Task(eqx.Module):
+    """Who learns, where and how. Its array leaves are the scalars that may differ between lanes."""
+
+    agent: Agent
+    env: AbstractEnv
+    plan: Plan
+
+
+class Brain(NamedTuple):
+    """All that is learned. Option values need no target network: they share the actions' (Proposition 1)."""
+
+    action: Nets
+    target: Nets
+    extension: Nets
+    action_optimiser: Any
+    extension_optimiser: Any
+
+
+class Lane(NamedTuple):
+    """The whole state of one training run: carry it, checkpoint it, and the run goes on bit for bit."""
+
+    step_key: Array  # keys never change: each step and each update folds in its clock
+    learn_key: Array
+    env: Any
+    obs: Array
+    option: Option
+    mood: Any
+    bandit: Any
+    lam: Float[Array, ""]
+    episode: Int[Array, ""]  # finished so far
+    episode_return: Float[Array, ""]
+    brain: Brain
+    replay: Replay
+
+
+class Draws(NamedTuple):
+    """The randomness of one step, all of it fixed by the lane's key and the clock."""
+
+    action: Any
+    extension: Any
+    lam: Any
+    mood: Any
+    env: Array  # keys, for the environment's own use
+    reset: Array
+
+
+def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
+    """The randomness of step t. It hangs on nothing that is learned, so it can be drawn ahead for many steps."""
+    agent, actions = task.agent, task.env.actions
+    k_action, k_extension, k_lam, k_mood, k_env, k_reset = jax.random.split(jax.random.fold_in(key, t), 6)
+    return Draws(
+        action=agent.action.draw(k_action, agent.extension.choices(actions)),
+        extension=agent.extension.draw(k_extension),
+        lam=agent.lam.draw(k_lam),
+        mood=agent.action.new_episode(k_mood),
+        env=k_env,
+        reset=k_reset,
+    )
+
+
+def pick(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
+    """`new` where the condition holds, else `old`, leaf by leaf."""
+    return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
+
+
+def features(obs: Array) -> Float[Array, " features"]:
+    """An observation as networks read it; replay keeps it in the environment's own small type."""
+    return obs.astype(jnp.float32)
+
+
+def start(task: Task, key: Array) -> Lane:
+    """A lane before its first step."""
+    k_step, k_learn, k_reset, k_action, k_extension, k_lam, k_mood = jax.random.split(key, 7)
+    agent, env, plan = task.agent, task.env, task.plan
+    state, obs = env.reset(k_reset)
+    choices = agent.extension.choices(env.actions)
+    action = agent.action.init(env.obs_size, choices, k_action)
+    extension: Nets = ()
+    if isinstance(agent.extension, AbstractLearnedExtension):
+        extension = agent.extension.init(env.obs_size, env.actions, k_extension)
+    bandit, lam = agent.lam.start(agent.lam.init(), agent.lam.draw(k_lam))
+    idle = Option(choices.example(), env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
+    return Lane(
+        step_key=k_step,
+        learn_key=k_learn,
+        env=state,
+        obs=obs,
+        option=idle,
+        mood=agent.action.new_episode(k_mood),
+        bandit=bandit,
+        lam=lam,
+        episode=jnp.int32(0),
+        episode_return=jnp.float32(0),
+        brain=Brain(
+            action=action,
+            target=action,
+            extension=extension,
+            action_optimiser=plan.optimiser.init(action),
+            extension_optimiser=plan.optimiser.init(extension),
+        ),
+        replay=Replay.empty(plan.capacity, agent.extension.lengths, obs, choices.example()),
+    )
+
+
+def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lane, Bool[Array, ""]]:
+    """Before the environment: the option to follow now, and whether it was decided just now."""
+    agent, actions = task.agent, task.env.actions
+    epsilon = task.plan.epsilon(t, lane.episode)
+    x = features(lane.obs)
+    choice, explored = agent.action.act(lane.brain.action, x, lane.mood, epsilon, drawn.action)
+    action, length = agent.extension.extend(
+        lane.brain.extension, x, choice, explored, lane.lam, epsilon, drawn.extension, actions
+    )
+    decided = lane.option.done >= lane.option.length
+    fresh = Option(choice, action, length, done=jnp.int32(0))
+    return lane._replace(option=pick(decided, fresh, lane.option)), decided
+
+
+def absorb(
+    task: Task, lane: Lane, step: TimeStep, decided: Bool[Array, ""], t: Int[Array, ""], drawn: Draws
+) -> tuple[Lane, Event]:
+    """After the environment: remember the step, and turn the page where the episode ended.
+
+    The lane comes back with the step's observation; after an episode's end the caller puts the fresh one there.
+    """
+    agent = task.agent
+    over = step.terminated | step.truncated
+    option = lane.option._replace(done=lane.option.done + 1)
+    episode_return = lane.episode_return + step.reward
+    event = Event(
+        reward=step.reward,
+        over=over,
+        length=jnp.where(decided, option.length, 0).astype(jnp.uint8),
+        lam=lane.lam,
+        place=task.env.place(lane.env).astype(jnp.uint16),
+    )
+    bandit = pick(over, agent.lam.finish(lane.bandit, episode_return), lane.bandit)
+    bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
+    lane = lane._replace(
+        obs=step.obs,
+        option=option._replace(length=jnp.where(over, 0, option.length)),
+        mood=pick(over, drawn.mood, lane.mood),
+        bandit=bandit,
+        lam=lam,
+        episode=lane.episode + over,
+        episode_return=jnp.where(over, 0.0, episode_return),
+        replay=lane.replay.add(t, lane.obs, option.choice, option.done, step),
+    )
+    return lane, event
+
+
+def learn(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
+    """One update of the option values, then one of the action values, from the t steps stored so far."""
+    k_extension, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
+    target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
+    lane = lane._replace(brain=lane.brain._replace(target=target))
+    if isinstance(task.agent.extension, AbstractLearnedExtension):
+        lane = lane._replace(brain=learn_extension(task, task.agent.extension, lane, t, k_extension))
+    return lane._replace(brain=learn_action(task, lane, t, k_action))
+
+
+def learn_extension(
+    task: Task, extension: AbstractLearnedExtension, lane: Lane, t: Int[Array, ""], key: Array
+) -> Brain:
+    k_sample, k_loss = jax.random.split(key)
+    plan, actions, brain = task.plan, task.env.actions, lane.brain
+    spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
+    spans = as_features(spans)
+    choices = extension.choices(actions)
+    values = jax.vmap(lambda obs: task.agent.action.value(brain.action, brain.target, obs, choices))(spans.next_obs)
+    goals = jax.lax.stop_gradient(spans.reward + spans.discount * values)
+    keys = jax.random.split(k_loss, plan.extension_batch)
+
+    def loss(net: Nets) -> Float[Array, ""]:
+        each, weight = jax.vmap(lambda s, g, k: extension.loss(net, s, g, k, actions))(spans, goals, keys)
+        return td.masked_mean(each, weight * found[:, None])
+
+    net, state = descend(plan, loss, brain.extension, brain.extension_optimiser)
+    return brain._replace(extension=net, extension_optimiser=state)
+
+
+def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain:
+    k_sample, k_loss = jax.random.split(key)
+    agent, plan, actions, brain = task.agent, task.plan, task.env.actions, lane.brain
+    choices = agent.extension.choices(actions)
+    if agent.n_step:
+        spans, found = lane.replay.sample_spans(k_sample, N_STEP_DRAWS * plan.batch, t, plan.gamma)
+    elif agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension):
+        spans, found = lane.replay.sample_steps(k_sample, plan.batch, t, plan.gamma)
+    else:  # a choice is a whole option
+        spans, found = lane.replay.sample_spans(k_sample, plan.batch, t, plan.gamma)
+    spans = as_features(spans)
+    usable = found.astype(jnp.float32)
+    if agent.n_step:
+        usable = td.first_accepted(found & allowed_now(task, lane, spans), plan.batch)
+    spans = spans._replace(
+        choice=jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, spans.length)
+    )
+    keys = jax.random.split(k_loss, len(usable))
+
+    def loss(net: Nets) -> Float[Array, ""]:
+        each, weight = jax.vmap(lambda s, k: agent.action.loss(net, brain.target, s, k, choices))(spans, keys)
+        return td.masked_mean(each, weight * usable[:, None])
+
+    net, state = descend(plan, loss, brain.action, brain.action_optimiser)
+    return brain._replace(action=net, action_optimiser=state)
+
+
+def allowed_now(task: Task, lane: Lane, spans: Span) -> Bool[Array, " n"]:
+    """Spans no longer than the extension policy would hold their action now: n-step targets need no correction."""
+    extension, actions = task.agent.extension, task.env.actions
+    assert isinstance(extension, AbstractLearnedExtension)  # Agent checks it
+    net = lane.brain.extension
+    best = jax.vmap(lambda s: extension.best(net, s.obs, s.choice, lane.lam, actions))(spans)
+    return spans.length <= best
+
+
+def descend(plan: Plan, loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
+    """One step of the optimiser."""
+    updates, state = plan.optimiser.update(jax.grad(loss)(net), state, net)
+    return optax.apply_updates(net, updates), state
+
+
+def as_features(spans: Span) -> Span:
+    return spans._replace(obs=features(spans.obs), next_obs=features(spans.next_obs))

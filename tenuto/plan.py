@@ -1,0 +1,56 @@
+"""How an agent learns in an experiment: discount, exploration, clocks, batches, optimiser and target network."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Int
+
+from tenuto.schedules import AbstractSchedule, Linear
+from tenuto.types import Nets
+
+
+class AbstractTarget(eqx.Module):
+    @abstractmethod
+    def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
+        """The target network just before the update at step t, the last one having been `every` steps ago."""
+
+
+class Polyak(AbstractTarget):
+    """A share tau of the way towards the online network, once per update."""
+
+    tau: float = 0.5
+
+    def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
+        return optax.incremental_update(online, target, self.tau)
+
+
+class Periodic(AbstractTarget):
+    """A copy of the online network whenever the step clock passes a multiple of `period`."""
+
+    period: int = 500
+
+    def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
+        due = t // self.period > (t - every) // self.period
+        return jax.tree.map(lambda new, old: jnp.where(due, new, old), online, target)
+
+
+class Plan(eqx.Module):
+    """Numbers one could sweep are leaves; what changes the program (sizes, clocks) is static."""
+
+    gamma: float = 0.99
+    learning_rate: float = 5e-4
+    epsilon: AbstractSchedule = Linear(1.0, 0.001, 10_000)
+    target: AbstractTarget = Periodic(500)
+    learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
+    batch: int = eqx.field(static=True, default=64)
+    extension_batch: int = eqx.field(static=True, default=64)
+    capacity: int = eqx.field(static=True, default=50_000)  # of steps and of spans, each
+    clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
+
+    @property
+    def optimiser(self) -> optax.GradientTransformation:
+        adam = optax.adam(self.learning_rate)
+        return adam if self.clip is None else optax.chain(optax.clip(self.clip), adam)

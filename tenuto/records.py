@@ -1,0 +1,72 @@
+"""What training leaves behind: a row per lane and episode, and counts per chunk."""
+
+import numpy as np
+
+from tenuto.compiled import Chunk
+
+PER_EPISODE = {"returns": np.float32, "steps": np.int32, "decisions": np.int32, "lam": np.float32}
+PER_CHUNK = ("lengths", "visits")
+
+
+class Records:
+    """Grows chunk by chunk; `arrays()` is all of it as plain arrays, and `Records(**arrays)` gives it back.
+
+    Per episode (lanes, episodes), NaN or 0 past a lane's own count: `returns`, `steps`, `decisions`, `lam`.
+    Per chunk (chunks, lanes, ·): `lengths` (how often each length 1..J was decided), `visits` (steps begun in each
+    place); `clock` says at which step each chunk ended. `diverged` is the clock at which a lane was first seen
+    with parameters that are not finite, or -1.
+    """
+
+    def __init__(self, **arrays: np.ndarray):
+        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+
+    @classmethod
+    def empty(cls, lanes: int, max_length: int, places: int) -> "Records":
+        table = {name: np.zeros((lanes, 0), kind) for name, kind in PER_EPISODE.items()}
+        return cls(
+            **table,
+            count=np.zeros(lanes, np.int32),
+            lengths=np.zeros((0, lanes, max_length), np.int32),
+            visits=np.zeros((0, lanes, places), np.int32),
+            clock=np.zeros(0, np.int32),
+            diverged=np.full(lanes, -1, np.int32),
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return dict(self._arrays)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def add(self, chunk: Chunk, t: int) -> None:
+        """Append what a chunk that ended at clock t brought."""
+        now = self._arrays
+        count, finished = now["count"], np.asarray(chunk.finished)
+        room = int((count + finished).max(initial=0))
+        lane, row = np.nonzero(np.arange(chunk.returns.shape[1]) < finished[:, None])
+        for name, kind in PER_EPISODE.items():
+            old = now[name]
+            blank = np.nan if np.issubdtype(kind, np.floating) else 0
+            grown = np.full((len(count), room), blank, kind)
+            grown[:, : old.shape[1]] = old
+            grown[lane, count[lane] + row] = np.asarray(getattr(chunk, name))[lane, row]
+            now[name] = grown
+        now["count"] = count + finished
+        for name in PER_CHUNK:
+            now[name] = np.concatenate([now[name], np.asarray(getattr(chunk, name))[None]])
+        now["clock"] = np.append(now["clock"], np.int32(t))
+        lost = ~np.asarray(chunk.finite) & (now["diverged"] < 0)
+        now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
+
+    def cut(self, episodes: int) -> "Records":
+        """Each lane's first `episodes` episodes: lanes finish after their own number of steps."""
+        arrays = self.arrays()
+        for name in PER_EPISODE:
+            arrays[name] = arrays[name][:, :episodes]
+        arrays["count"] = np.minimum(arrays["count"], episodes)
+        return Records(**arrays)
+
+
+def auc(returns: np.ndarray, best_return: float) -> np.ndarray:
+    """Each lane's normalised area under its learning curve: its mean training return over the best return."""
+    return np.nanmean(np.asarray(returns, np.float64), axis=1) / best_return

@@ -1,0 +1,48 @@
+"""Temporal-difference arithmetic of one transition, and the masked means over many."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float
+
+from tenuto.errors import UserError
+
+ERRORS = {"huber": optax.huber_loss, "squared": optax.squared_error}
+
+
+class Loss(NamedTuple):
+    """One sample's loss for each head, and how much each head is to heed it (a bootstrap mask)."""
+
+    each: Float[Array, " heads"]
+    weight: Float[Array, " heads"]
+
+
+def double_q(online: Float[Array, " n"], target: Float[Array, " n"]) -> Float[Array, ""]:
+    """V(s') = Q_target(s', argmax_a Q_online(s', a)) (van Hasselt et al., 2016)."""
+    return target[jnp.argmax(online)]
+
+
+def error(kind: str, prediction: Array, goal: Array) -> Array:
+    """The loss of a prediction: Huber with threshold 1, or the plain square."""
+    if kind not in ERRORS:
+        raise UserError(f"unknown loss '{kind}': use one of {', '.join(ERRORS)}")
+    return ERRORS[kind](prediction, goal)
+
+
+def masked_mean(each: Float[Array, "n heads"], weight: Float[Array, "n heads"]) -> Float[Array, ""]:
+    """Mean over heads of each head's own mean over the samples it heeds; a head that heeds none adds zero."""
+    return ((each * weight).sum(0) / jnp.maximum(weight.sum(0), 1.0)).mean()
+
+
+def bootstrap_mask(key: Array, keep: float, heads: int) -> Float[Array, " heads"]:
+    """Which heads heed a sample: each with probability `keep`, drawn anew whenever the sample is."""
+    if keep == 1.0:  # nothing to draw
+        return jnp.ones(heads)
+    return jax.random.bernoulli(key, keep, (heads,)).astype(jnp.float32)
+
+
+def first_accepted(accepted: Bool[Array, " n"], limit: int) -> Float[Array, " n"]:
+    """Weights that keep the first `limit` accepted samples: a batch of varying size in a fixed shape."""
+    return (accepted & (jnp.cumsum(accepted) <= limit)).astype(jnp.float32)

@@ -1,0 +1,47 @@
+"""The nouns every other file speaks: step, option, span, event."""
+
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Bool, Float, Int, UInt8
+
+Nets = Any
+"""A pytree of network parameters, as its owner built it; `()` where nothing is learned."""
+
+
+class TimeStep(NamedTuple):
+    """What the environment says after one step."""
+
+    obs: Array
+    reward: Float[Array, ""]
+    terminated: Bool[Array, ""]  # the MDP ended: bootstrap with zero
+    truncated: Bool[Array, ""]  # only the clock ended: bootstrap as usual
+
+
+class Option(NamedTuple):
+    """The action being held, and for how long."""
+
+    choice: Array  # as the action learner named it (may index action-length pairs)
+    action: Array  # as the environment takes it
+    length: Int[Array, ""]  # steps the action is to be held; 0 where no option runs
+    done: Int[Array, ""]  # steps of it executed so far
+
+
+class Span(NamedTuple):
+    """One extension transition: the action of `choice` was held for `length` steps from `obs`."""
+
+    obs: Array
+    choice: Array
+    length: Int[Array, ""]  # 1 for a plain transition
+    reward: Float[Array, ""]  # discounted sum over the span
+    discount: Float[Array, ""]  # gamma**length, zero where the MDP ended
+    next_obs: Array
+
+
+class Event(NamedTuple):
+    """What one environment step leaves for the records. Small types: one is kept per lane and step."""
+
+    reward: Float[Array, ""]
+    over: Bool[Array, ""]  # the episode ended with this step
+    length: UInt8[Array, ""]  # the length decided at this step; 0 where an option went on
+    lam: Float[Array, ""]  # the lambda in force
+    place: Array  # where the step began, for coverage (uint16)
