@@ -4,20 +4,37 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tenuto.errors import UserError
 
 FORMAT = 1
 _HEADER = "__tenuto__"
+# Whatever NumPy and zipfile may raise on a file that was cut or changed.
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    TypeError,
+    SyntaxError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that a crash leaves the old one or the new one, never a piece."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -30,10 +47,14 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
 def write_json(path: Path, content: Any) -> None:
     """Readable JSON, written whole."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    write_whole(path, lambda file: file.write(text.encode()) and None)
+    write_text(path, text)
 
 
 def read_json(path: Path) -> Any:
@@ -57,12 +78,14 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
         if header["format"] != FORMAT:
-            raise UserError(f"{path} has format {header['format']}, this version reads {FORMAT}: use the version that wrote it")
+            raise UserError(
+                f"{path} has format {header['format']}, this version reads {FORMAT}: use the version that wrote it"
+            )
         if header["digest"] != _digest(arrays):
             raise ValueError("the checksum differs")
     except UserError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile, MemoryError, OverflowError, SyntaxError, RuntimeError) as problem:  # fmt: skip
+    except _UNREADABLE as problem:
         raise damaged(path, problem) from None
     return arrays, header["about"]
 
@@ -89,7 +112,7 @@ def tree_from(arrays: dict[str, np.ndarray], like: Any, path: Path) -> Any:
         if name not in arrays:
             raise damaged(path, ValueError(f"no array {name}"))
         array = arrays[name]
-        value = jax.random.wrap_key_data(array) if keyed else array
+        value = jax.random.wrap_key_data(jnp.asarray(array)) if keyed else array
         if value.shape != leaf.shape or value.dtype != leaf.dtype:
             raise damaged(path, ValueError(f"array {name} is {value.dtype}{value.shape}, not {leaf.dtype}{leaf.shape}"))
         return value

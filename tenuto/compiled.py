@@ -56,9 +56,7 @@ def run(
     every = tasks.plan.learn_every
     clock = t + jnp.arange(rounds * every).reshape(rounds, every)
     draw = jax.vmap(jax.vmap(loop.draw, (None, None, 0)), (0, 0, None), out_axes=1)
-    drawn = jax.tree.map(
-        lambda x: x.reshape(rounds, every, *x.shape[1:]), draw(tasks, lanes.step_key, clock.ravel())
-    )
+    drawn = jax.tree.map(lambda x: x.reshape(rounds, every, *x.shape[1:]), draw(tasks, lanes.step_key, clock.ravel()))
 
     def one_round(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
         lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs)
@@ -176,5 +174,6 @@ class Program:
 
 def _join(parts: Sequence[Any]) -> Any:
     if jax.dtypes.issubdtype(parts[0].dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(np.concatenate([np.asarray(jax.random.key_data(p)) for p in parts]))
+        data = np.concatenate([np.asarray(jax.random.key_data(p)) for p in parts])
+        return jax.random.wrap_key_data(jnp.asarray(data))
     return np.concatenate([np.asarray(part) for part in parts])

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, envs, experiments, records
+from tenuto import checkpoint, records, settings
 from tenuto.bandit import Constant
 from tenuto.compiled import Program
 from tenuto.errors import UserError
@@ -57,12 +57,18 @@ class Job:
                 raise UserError(f"--{name.replace('_', '-')} was given no value: name at least one, or leave it out")
             if values is not None:
                 object.__setattr__(self, name, tuple(float(v) for v in values))
-        for name, least in (("seeds", 1), ("first_seed", 0), ("episodes", 1), ("max_length", 1), ("heads", 1)):
+        for name, least in (
+            ("seeds", 1),
+            ("first_seed", 0),
+            ("episodes", 1),
+            ("max_length", 1),
+            ("heads", 1),
+        ):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
         if self.episodes is None:
-            object.__setattr__(self, "episodes", experiments.default_episodes(envs.family(self.env)))
+            object.__setattr__(self, "episodes", settings.default_episodes(self.env))
         self.tasks()  # whatever is wrong with it is said now, not after a folder was made
 
     def to_json(self) -> dict[str, Any]:
@@ -71,7 +77,7 @@ class Job:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Job":
-        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         try:
             return cls(**lists)
         except TypeError as problem:
@@ -94,7 +100,7 @@ class Job:
 
     def tasks(self) -> list[Task]:
         """Who learns, where and how: one task per lane."""
-        base = self._sized(experiments.assemble(self.agent, self.env, self.setting))
+        base = self._sized(settings.assemble(self.agent, self.env, self.setting))
         variants: dict[tuple[tuple[str, float], ...], Task] = {}
         tasks = []
         for lane in self.lanes():
@@ -137,11 +143,10 @@ class Job:
             raise UserError(f"--gamma must lie between 0 and 1, not {value}")
         if name != "gamma" and value <= 0:
             raise UserError(f"--{name.replace('_', '-')} must be greater than 0, not {value}")
+        changed: dict[str, Any] = {name: value}
         if name == "epsilon_horizon":
-            plan = dataclasses.replace(plan, epsilon=dataclasses.replace(plan.epsilon, horizon=value))
-        else:
-            plan = dataclasses.replace(plan, **{name: value})
-        return dataclasses.replace(task, plan=plan)
+            changed = {"epsilon": dataclasses.replace(plan.epsilon, **{"horizon": value})}
+        return dataclasses.replace(task, plan=dataclasses.replace(plan, **changed))
 
 
 class Progress(NamedTuple):
@@ -155,7 +160,7 @@ class Progress(NamedTuple):
     diverged: list[int]  # lanes with parameters that are not finite
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 (it is no error)
     """The run was asked to stop; its state is on disk."""
 
 
@@ -226,7 +231,9 @@ def load_job(folder: Path) -> Job:
     """The job whose folder this is."""
     config = folder / "config.json"
     if not config.exists():
-        raise UserError(f"{folder} is not a run of tenuto (no config.json): name the folder given to `tenuto train --out`")
+        raise UserError(
+            f"{folder} is not a run of tenuto (no config.json): name the folder given to `tenuto train --out`"
+        )
     content = checkpoint.read_json(config)
     if not isinstance(content, dict) or not isinstance(content.get("job"), dict):
         raise checkpoint.damaged(config, ValueError("no job in it"))
@@ -256,7 +263,7 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
     kept = Records(**record)
     # Lines written after the checkpoint will be written again.
     lines = metrics.read_text().splitlines(keepends=True)[: len(kept["clock"])] if metrics.exists() else []
-    checkpoint.write_whole(metrics, lambda file: file.write("".join(lines).encode()) and None)
+    checkpoint.write_text(metrics, "".join(lines))
     return kept, float(about["seconds"])
 
 

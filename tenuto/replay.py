@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from tenuto.types import Span, TimeStep
+from tenuto.types import Scalar, Span, TimeStep
 
 RUNNING, TRUNCATED, TERMINATED = 0, 1, 2
 
@@ -87,18 +87,14 @@ class Replay(eqx.Module):
             lengths=self.lengths,
         )
 
-    def sample_steps(
-        self, key: Array, num: int, t: Int[Array, ""], gamma: Float[Array, ""]
-    ) -> tuple[Span, Bool[Array, " num"]]:
+    def sample_steps(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Plain transitions, uniform with replacement over the last `capacity` of the t steps stored."""
         held = jnp.minimum(t, self.capacity)
         end = t - 1 - jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         length = jnp.ones(num, jnp.int32)
         return self.span(end, length, 1, gamma), jnp.broadcast_to(held > 0, (num,))
 
-    def sample_spans(
-        self, key: Array, num: int, t: Int[Array, ""], gamma: Float[Array, ""]
-    ) -> tuple[Span, Bool[Array, " num"]]:
+    def sample_spans(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Spans, uniform with replacement over the last `capacity` held; and whether there were any."""
         base, held = self.window(t)
         rank = base + jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
@@ -112,9 +108,7 @@ class Replay(eqx.Module):
         held = jnp.minimum(total - gone, self.capacity)
         return total - held, held
 
-    def locate(
-        self, rank: Int[Array, " num"], t: Int[Array, ""]
-    ) -> tuple[Int[Array, " num"], Int[Array, " num"]]:
+    def locate(self, rank: Int[Array, " num"], t: Int[Array, ""]) -> tuple[Int[Array, " num"], Int[Array, " num"]]:
         """The last step and the length of the span with this number (spans are numbered from 0)."""
 
         def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -135,9 +129,7 @@ class Replay(eqx.Module):
         cut = self.ending[end % self.rows] != RUNNING
         return end, jnp.where(cut, place + 1, listed)
 
-    def span(
-        self, end: Int[Array, " num"], length: Int[Array, " num"], longest: int, gamma: Float[Array, ""]
-    ) -> Span:
+    def span(self, end: Int[Array, " num"], length: Int[Array, " num"], longest: int, gamma: Scalar) -> Span:
         """The spans that end with these steps (given by the clock) after this many, `longest` at most."""
         start = end - length + 1
         first, last = start % self.rows, end % self.rows

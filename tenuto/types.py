@@ -8,6 +8,10 @@ Nets = Any
 """A pytree of network parameters, as its owner built it; `()` where nothing is learned."""
 
 
+Scalar = float | Float[Array, ""]
+"""A number of a setting: a plain one, or one lane's of many."""
+
+
 class TimeStep(NamedTuple):
     """What the environment says after one step."""
 

@@ -4,7 +4,7 @@ import re
 
 from tenuto.envs.base import AbstractEnv
 from tenuto.envs.chain import Chain
-from tenuto.errors import UserError, unknown
+from tenuto.errors import unknown
 
 __all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "family", "make"]
 

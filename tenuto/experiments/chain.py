@@ -1,75 +1,84 @@
-"""Chain MDP experiments (paper, Sec. 5.1 and appendix): settings, cells of the tables, score."""
+"""Chain MDP tables and figures (paper, Sec. 5.1 and appendix): which jobs make which cell."""
 
-from tenuto.actions import BootstrappedQ, DoubleQ
-from tenuto.agents import named
-from tenuto.envs import Chain
-from tenuto.errors import unknown
-from tenuto.experiments.settings import Row
-from tenuto.extensions import SkipQ, Uncertain, Zeta
-from tenuto.loop import Task
-from tenuto.plan import Periodic, Polyak
-from tenuto.schedules import Linear
+from collections.abc import Sequence
+from functools import partial
 
-EPISODES = 1000
-UTE_AGENTS = ("ute", "ute-1step", "ute-adaptive", "full-ensemble")
+from tenuto.agents import CATALOGUE
+from tenuto.experiments.entry import Entry
+from tenuto.jobs import Job
+from tenuto.report import published
+from tenuto.settings.chain import EPISODES
 
-SETTINGS = ("released", "text")
-SUMMARIES = {
-    "released": "what the authors' code ran, without its bugs (docs/fidelity.md)",
-    "text": "the paper's hyper-parameter table (tab:nchain_hyperparams)",
+PARTS = {
+    "main": "Table 1 (tab:nchain_auc): ez-greedy, temporl and ute, with ddqn beside them",
+    "appendix": "the appendix table over mu and lambda (tab:nchain_auc_all)",
+    "agents": "the catalogue's other agents (not in the paper)",
+    "max-length": "learning curves for J = 10, 20, 30 (fig:ncahin_performance_all; long: 5,000 episodes at N = 70)",
+}
+MAIN_AGENTS = ("ez-greedy", "temporl", "ute", "ddqn")
+OTHER_AGENTS = tuple(name for name in CATALOGUE if name not in MAIN_AGENTS)
+MUS = (1.25, 1.5, 2.0, 2.5, 3.0)
+LAMS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+MAX_LENGTHS = (10, 20, 30)
+LONG_CHAIN, LONG_EPISODES = 70, 5000
+TITLES = {
+    "tab:nchain_auc": "Chain MDP, normalised AUC by chain length (the paper's Table 1)",
+    "tab:nchain_auc_all": "Chain MDP, normalised AUC over μ and λ by chain length (the paper's appendix)",
+    "agents": "Chain MDP, normalised AUC of the other agents by chain length (not in the paper)",
+    "fig:ncahin_performance_all": "Chain MDP, normalised AUC by the greatest length J (behind the paper's figure)",
 }
 
 
-def row(agent: str, setting: str, length: int) -> Row:
-    """The hyper-parameters of an agent on the chain of this length. What differs from the paper is numbered in
-    docs/fidelity.md."""
-    if setting == "text":
-        networks = {"hidden": (16, 16), "error": "huber"}
-        return Row(
-            parts={
-                DoubleQ: networks,
-                BootstrappedQ: networks | {"keep": 0.5},
-                SkipQ: {"before": (16, 16), "embed": 10, "after": (), "error": "huber"},
-                Uncertain: {"after": (26, 26), "keep": 0.5, "error": "huber"},
-                Zeta: {"longest": length + 8, "extra": 0},  # never cut short of the episode
-            },
-            plan={"gamma": 0.999, "learning_rate": 5e-4, "target": Periodic(500)},
-        )
-    if setting != "released":
-        raise unknown("setting", setting, SETTINGS)
-    if agent in UTE_AGENTS:
-        networks = {"hidden": (50, 50), "error": "huber"}
-        return Row(
-            parts={
-                DoubleQ: networks,
-                BootstrappedQ: networks | {"keep": 1.0},
-                Uncertain: {"after": (16, 16), "keep": 1.0, "error": "huber"},
-            },
-            plan={"gamma": 0.99, "learning_rate": 1e-4, "target": Polyak(0.5), "extension_batch": 128},
-            n_step=False,
-        )
-    if agent == "temporl":
-        return Row(
-            parts={
-                DoubleQ: {"hidden": (50, 50), "error": "squared"},
-                SkipQ: {"before": (16, 16), "embed": 10, "after": (), "error": "squared"},
-            },
-            plan={"gamma": 0.999, "learning_rate": 1e-3, "target": Polyak(0.5)},
-        )
-    networks = {"hidden": (16, 16), "init_weights": "normal", "error": "huber"}
-    return Row(
-        parts={
-            DoubleQ: networks,
-            BootstrappedQ: networks | {"keep": 1.0},
-            Zeta: {"longest": length, "extra": 1},
-        },
-        plan={"gamma": 0.999, "learning_rate": 5e-4, "target": Periodic(500), "clip": 1.0},
-    )
+def entries(
+    parts: Sequence[str], lengths: Sequence[int], setting: str, seeds: int, episodes: int = EPISODES
+) -> list[Entry]:
+    """Every cell of the parts asked for. Cells that share a job share its lanes."""
+    listed: list[Entry] = []
+    for n in lengths:
+        job = partial(Job, f"chain-{n}", setting=setting, seeds=seeds, episodes=episodes)
+        # One program trains every lambda (or mu) of an agent; Table 1 reads its row from the same job.
+        wide = "appendix" in parts
+        ez = job("ez-greedy", mu=MUS if wide else (1.25,))
+        ute = job("ute", lam=LAMS if wide else (2.0,))
+        temporl, ddqn = job("temporl"), job("ddqn")
+        if "main" in parts:
+            main: dict[str, tuple[Job, dict[str, float]]] = {
+                "ez-greedy": (ez, {"mu": 1.25}),
+                "temporl": (temporl, {}),
+                "ute": (ute, {"lam": 2.0}),
+            }
+            for agent, source in (main | {"ddqn": (ddqn, {})}).items():
+                paper = published.nchain_auc(agent, n)
+                listed.append(Entry("tab:nchain_auc", agent, str(n), setting, paper, *source))
+        if wide:
+            columns: dict[str, tuple[Job, dict[str, float]]] = {"temporl": (temporl, {})}
+            columns |= {f"ez-greedy mu={mu}": (ez, {"mu": mu}) for mu in MUS}
+            columns |= {f"ute lam={lam}": (ute, {"lam": lam}) for lam in LAMS}
+            for column, source in columns.items():
+                paper = published.nchain_auc_all(column, n)
+                listed.append(Entry("tab:nchain_auc_all", str(n), column, setting, paper, *source))
+        if "agents" in parts:
+            for agent in OTHER_AGENTS:
+                listed.append(Entry("agents", agent, str(n), setting, None, job(agent), {}))
+        if "max-length" in parts:
+            # The paper shows five times as many episodes for its longest chain.
+            shown = episodes * LONG_EPISODES // EPISODES if n == LONG_CHAIN else episodes
+            for j in MAX_LENGTHS:
+                column = f"N={n} J={j}"
+                sized = partial(job, episodes=shown)
+                for agent, made in {
+                    "ez-greedy": sized("ez-greedy", mu=(1.25,)),  # J is no part of it
+                    "temporl": sized("temporl", max_length=j),
+                    "ute": sized("ute", lam=(2.0,), max_length=j),
+                }.items():
+                    listed.append(Entry("fig:ncahin_performance_all", agent, column, setting, None, made, {}))
+    return listed
 
 
-def assemble(agent: str, env: Chain, setting: str) -> Task:
-    """An agent of the catalogue, ready to learn on a chain: one update per episode, of N + 8 steps."""
-    chosen = row(agent, setting, env.length)
-    horizon = {"text": (100 * env.length, "steps"), "released": (10 * env.length, "episodes")}[setting]
-    plan = chosen.make_plan(epsilon=Linear(1.0, 0.001, *horizon), learn_every=env.horizon, batch=64, capacity=50_000)
-    return Task(chosen.adjust(named(agent)), env, plan)
+def panel(entry: Entry) -> tuple[str, str]:
+    """The panel and the curve that an entry is drawn as."""
+    if entry.table == "tab:nchain_auc_all":
+        return f"N = {entry.row}", entry.column
+    if entry.table == "fig:ncahin_performance_all":
+        return entry.column, entry.row
+    return f"N = {entry.column}", entry.row

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from typing import Any
+
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
@@ -13,7 +14,10 @@ from tenuto.types import Nets, Span
 class AbstractExtension(eqx.Module):
     """Decides how long a choice is held. Everything takes one sample; callers vmap."""
 
-    max_length: eqx.AbstractVar[int]
+    @property
+    @abstractmethod
+    def max_length(self) -> int:
+        """J: no option is longer."""
 
     @property
     @abstractmethod
@@ -65,9 +69,7 @@ class AbstractLearnedExtension(AbstractExtension):
         """Fresh networks."""
 
     @abstractmethod
-    def best(
-        self, nets: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete
-    ) -> Int[Array, ""]:
+    def best(self, nets: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
         """The length the policy holds best, without exploration."""
 
     @abstractmethod

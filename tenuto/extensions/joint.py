@@ -28,7 +28,7 @@ class Joint(AbstractExtension):
     offered: tuple[int, ...] = eqx.field(static=True, converter=_ascending, default=(1,))
 
     @property
-    def max_length(self) -> int:  # type: ignore[override]
+    def max_length(self) -> int:
         return self.offered[-1]
 
     @property

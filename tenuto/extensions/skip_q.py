@@ -51,9 +51,7 @@ class SkipQ(AbstractLearnedExtension):
         coin, random = drawn
         return choice, jnp.where(coin < epsilon, random, self.best(net, obs, choice, lam, actions))
 
-    def best(
-        self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete
-    ) -> Int[Array, ""]:
+    def best(self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
         return 1 + jnp.argmax(net(obs, actions.encode(choice)))
 
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: Discrete) -> td.Loss:

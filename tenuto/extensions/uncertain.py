@@ -56,9 +56,7 @@ class Uncertain(AbstractLearnedExtension):
     ) -> tuple[Array, Int[Array, ""]]:
         return choice, self.best(net, obs, choice, lam, actions)
 
-    def best(
-        self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete
-    ) -> Int[Array, ""]:
+    def best(self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
         values = net(obs, actions.encode(choice))  # (B, J)
         return 1 + jnp.argmax(values.mean(0) + lam * values.std(0))
 

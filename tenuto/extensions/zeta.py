@@ -31,7 +31,7 @@ class Zeta(AbstractExtension):
             raise UserError(f"the longest length must be at least 1, not {self.longest}")
 
     @property
-    def max_length(self) -> int:  # type: ignore[override]
+    def max_length(self) -> int:
         return self.longest + self.extra
 
     @property

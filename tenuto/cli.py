@@ -1,0 +1,348 @@
+"""The command line: list, train, resume, reproduce. Wrong input ends in one line and exit code 2."""
+
+import contextlib
+import dataclasses
+import math
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from tenuto.jobs import Job
+    from tenuto.jobs import Progress as JobProgress
+
+console = Console()
+errors = Console(stderr=True)
+
+
+@dataclasses.dataclass
+class List:
+    """Show the agents, environments and settings there are."""
+
+
+@dataclasses.dataclass
+class Train:
+    """Train an agent with many seeds, all in one compiled program.
+
+    Lists of values are crossed: `--lam -2 0 2 --seeds 20` trains 60 lanes side by side. Ctrl-C stops cleanly;
+    `tenuto resume DIR` goes on exactly where it stopped.
+
+    Example: tenuto train --env chain-50 --agent ute --lam 2 --seeds 20 --out runs/ute
+    """
+
+    env: str
+    """Environment, for example chain-50 (`tenuto list` shows all)."""
+    agent: str
+    """Agent, for example ute (`tenuto list` shows all)."""
+    out: Path
+    """Folder for the results: a new or empty one, or that of the same run."""
+    setting: str = "released"
+    """Hyper-parameters: `released` (what the authors' code ran) or `text` (the paper's table)."""
+    seeds: int = 20
+    """How many seeds each combination of values is trained with."""
+    first_seed: int = 0
+    """The first seed; the others follow it."""
+    episodes: int | None = None
+    """Episodes each lane is trained for; by default as many as in the paper (chain: 1000)."""
+    lam: list[float] | None = None
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious."""
+    mu: list[float] | None = None
+    """Exponent(s) μ of ez-greedy's zeta distribution; must be above 1."""
+    gamma: list[float] | None = None
+    """Discount(s) per step."""
+    learning_rate: list[float] | None = None
+    """Adam's learning rate(s)."""
+    epsilon_horizon: list[float] | None = None
+    """Over how many episodes (`released`) or steps (`text`) ε falls to its final value."""
+    max_length: int | None = None
+    """Greatest length J an action may be held."""
+    heads: int | None = None
+    """Number of heads B in UTE's ensemble."""
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+
+
+@dataclasses.dataclass
+class Resume:
+    """Go on with a run that was stopped, bit for bit as if it had never been.
+
+    Example: tenuto resume runs/ute
+    """
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+
+
+@dataclasses.dataclass
+class Reproduce:
+    """Make tables and figures of the paper anew, its numbers beside ours.
+
+    Experiments: chain. Its parts: main (Table 1), appendix (the table over μ and λ), agents (the rest of the
+    catalogue), max-length (learning curves for J = 10, 20, 30).
+
+    Writes cells.json, lanes.csv, table.md and figures (PNG, SVG) to --out. Finished work found there is not run again;
+    an interrupted call goes on where it stopped when it is repeated.
+
+    Example: tenuto reproduce chain --seeds 20 --out runs/chain
+    """
+
+    experiment: Annotated[str, tyro.conf.Positional]
+    """Which experiment: chain."""
+    out: Path
+    """Folder for the results."""
+    seeds: int = 20
+    """Seeds per cell; the paper has 20."""
+    lengths: list[int] = dataclasses.field(default_factory=lambda: [10, 30, 50, 70])
+    """Chain lengths N."""
+    setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
+    """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's table), or both."""
+    parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
+    """What to make; see above."""
+    quick: bool = False
+    """A trial run with a tenth of the episodes, to see that all works: its numbers mean nothing."""
+
+
+Command = (
+    Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Resume, tyro.conf.subcommand("resume")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+)
+
+
+def main() -> None:
+    """Entry point of the `tenuto` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: list[str]) -> int:
+    """Do what the words of a command line say; the exit code."""
+    command = tyro.cli(
+        Command,
+        prog="tenuto",
+        description="Temporally-extended actions: agents that decide what to do and for how long.",
+        args=words,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    start_jax()
+    from tenuto.errors import UserError
+    from tenuto.jobs import Interrupted
+
+    try:
+        if isinstance(command, List):
+            show_list()
+        elif isinstance(command, Train):
+            train(command)
+        elif isinstance(command, Resume):
+            resume(command)
+        else:
+            reproduce(command, words)
+    except UserError as problem:
+        errors.print(f"tenuto: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return 2
+    except Interrupted:
+        return 130
+    return 0
+
+
+def start_jax() -> None:
+    """One CPU device per core, so that jobs run side by side, and a compilation cache that outlives the process."""
+    import jax
+
+    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tenuto" / "xla"
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(home))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def show_list() -> None:
+    from tenuto import agents, envs, settings
+    from tenuto.experiments import chain
+
+    def show(title: str, rows: dict[str, str]) -> None:
+        table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table.add_column(style="bold cyan", no_wrap=True)
+        table.add_column()
+        for name, summary in rows.items():
+            table.add_row(name, summary)
+        console.print(table, "")
+
+    show("Agents (--agent)", {name: entry.summary for name, entry in agents.CATALOGUE.items()})
+    show("Environments (--env)", envs.ENVIRONMENTS)
+    for family, module in settings.FAMILIES.items():
+        show(f"Settings of {family} (--setting)", module.SETTINGS)
+    show("Parts of `tenuto reproduce chain` (--parts)", chain.PARTS)
+
+
+def train(command: Train) -> None:
+    from tenuto.jobs import Job
+
+    fields = {f.name: getattr(command, f.name) for f in dataclasses.fields(Job)}
+    do_job(Job.from_json(fields), command.out, command.checkpoint_seconds)
+
+
+def resume(command: Resume) -> None:
+    from tenuto import jobs
+    from tenuto.errors import UserError
+
+    job = jobs.load_job(command.dir)
+    if jobs.finished(command.dir):
+        raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
+    do_job(job, command.dir, command.checkpoint_seconds)
+
+
+def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
+    import jax
+    import numpy as np
+
+    from tenuto import jobs, stats
+
+    if (folder / "config.json").exists() and not jobs.finished(folder):
+        console.print(f"Going on with the unfinished run in {folder}.")
+    stop = threading.Event()
+    lanes = job.lanes()
+    told: set[int] = set()
+    with stop_on_ctrl_c(stop), bars() as progress:
+        task = progress.add_task(f"{job.agent} on {job.env}, {len(lanes)} lanes", total=1.0, note="compiling")
+
+        def report(now: jobs.Progress) -> None:
+            show_progress(progress, task, now)
+            for lane in set(now.diverged) - told:
+                told.add(lane)
+                progress.console.print(f"[yellow]Lane {lane} {lanes[lane]} diverged; the others go on.[/]")
+
+        try:
+            summary = jobs.run(
+                job,
+                folder,
+                devices=jax.local_devices(),
+                report=report,
+                stop=stop.is_set,
+                checkpoint_seconds=checkpoint_seconds,
+            )
+        except jobs.Interrupted:
+            progress.console.print(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
+            raise
+        progress.update(task, completed=1.0)
+    groups: dict[str, list[float]] = {}
+    for lane in summary["lanes"]:
+        label = " ".join(f"{k}={v:g}" for k, v in lane.items() if k in jobs.SWEPT) or "all lanes"
+        groups.setdefault(label, []).append(lane["auc"])
+    table = Table(title=f"{job.agent} on {job.env}, setting {job.setting}: normalised AUC", title_justify="left")
+    for name in ("", "mean", "95% interval", "sd", "seeds"):
+        table.add_column(name, justify="right" if name else "left")
+    for label, scores in groups.items():
+        e = stats.estimate(np.asarray(scores))
+        interval = "" if math.isnan(e.low) else f"{e.low:.3f} to {e.high:.3f}"
+        table.add_row(label, f"{e.mean:.3f}", interval, f"{e.sd:.3f}", str(len(scores)))
+    console.print(table)
+    console.print(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results are in {folder}")
+
+
+def reproduce(command: Reproduce, words: list[str]) -> None:
+    from tenuto.errors import UserError, unknown
+    from tenuto.experiments import chain
+    from tenuto.experiments import reproduce as experiment
+    from tenuto.jobs import Interrupted, Job
+    from tenuto.report import tables
+    from tenuto.settings.chain import EPISODES, SETTINGS
+
+    if command.experiment != "chain":
+        raise unknown("experiment", command.experiment, ["chain"], "so far there is this one")
+    for kind, given, known in (("part", command.parts, chain.PARTS), ("setting", command.setting, SETTINGS)):
+        if not given:
+            raise UserError(f"--{kind.replace('part', 'parts')} was given no value: known are {', '.join(known)}")
+        for name in given:
+            if name not in known:
+                raise unknown(kind, name, known)
+    if not command.lengths:
+        raise UserError("--lengths was given no value: the paper has 10 30 50 70")
+    episodes = EPISODES // 10 if command.quick else EPISODES
+    entries = [
+        entry
+        for setting in dict.fromkeys(command.setting)
+        for entry in chain.entries(command.parts, sorted(set(command.lengths)), setting, command.seeds, episodes)
+    ]
+    folder = experiment.claim(command.out, "chain", {"seeds": command.seeds, "episodes": episodes})
+    todo = experiment.distinct_jobs(entries)
+    stop = threading.Event()
+    with stop_on_ctrl_c(stop), bars() as progress:
+        whole = progress.add_task(f"{len(todo)} jobs", total=float(len(todo)), note="")
+        tasks: dict[Job, TaskID] = {}
+        lock = threading.Lock()
+
+        def report(job: Job, now: "JobProgress | None") -> None:
+            with lock:
+                if job not in tasks:
+                    tasks[job] = progress.add_task(f"{job.agent} on {job.env} ({job.setting})", total=1.0, note="")
+            if now is not None:
+                show_progress(progress, tasks[job], now)
+            else:
+                progress.update(tasks[job], completed=1.0, visible=False)
+                progress.advance(whole)
+
+        try:
+            experiment.run_jobs(todo, folder, report=report, stop=stop)
+        except Interrupted:
+            progress.console.print("Stopped. The same command goes on where this one stopped.")
+            raise
+    made = experiment.write_report(
+        entries,
+        folder,
+        titles=chain.TITLES,
+        panel=chain.panel,
+        command=shlex.join(["tenuto", *words]),
+    )
+    for (table, setting), group in tables.grouped(made).items():
+        console.print(tables.rich_table(group, f"{chain.TITLES[table]}, setting {setting}"), "")
+    if command.quick:
+        console.print("[yellow]--quick: a tenth of the episodes. These numbers mean nothing.[/]")
+    console.print(f"Written to {folder}: cells.json, lanes.csv, table.md, learning curves (PNG, SVG)")
+
+
+def bars() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )
+
+
+def show_progress(progress: Progress, task: TaskID, now: "JobProgress") -> None:
+    note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}  λ {now.lam:+.2f}"
+    progress.update(task, completed=now.share, note=note)
+
+
+@contextlib.contextmanager
+def stop_on_ctrl_c(stop: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C (or a polite kill) asks running work to save itself; the second ends it at once."""
+
+    def ask(signum: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        console.print("Stopping after this chunk; press Ctrl-C again to end at once.")
+
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

@@ -1,0 +1,1 @@
+"""Tables and figures. They only read results; nothing here trains."""

@@ -1,0 +1,106 @@
+"""A cell: one number of a table, ours with its interval beside the published one."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenuto import checkpoint, stats
+
+
+class Cell(NamedTuple):
+    """Rows and columns are named as in the published table, agents by their catalogue names."""
+
+    table: str
+    row: str
+    column: str
+    setting: str
+    published: float | None
+    mean: float
+    sd: float
+    ci95: tuple[float, float]
+    seeds: int
+    steps: int  # environment steps of each seed
+    seconds: float  # this cell's share of the wall-clock time of its job
+    values: tuple[float, ...]  # one per seed, in the order of the seeds; kept in lanes.csv, not in cells.json
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the published value, which was rounded, lies in our interval; None where none was published."""
+        if self.published is None:
+            return None
+        half = 0.5 * 10.0 ** -_decimals(self.published)
+        return self.ci95[0] - half <= self.published <= self.ci95[1] + half
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return self.table, self.row, self.column, self.setting
+
+
+def make(values: np.ndarray, **fields: Any) -> Cell:
+    """A cell from its seeds' values."""
+    found = stats.estimate(values)
+    return Cell(
+        mean=found.mean,
+        sd=found.sd,
+        ci95=(found.low, found.high),
+        seeds=len(values),
+        values=tuple(float(v) for v in values),
+        **fields,
+    )
+
+
+def write(cells: Iterable[Cell], folder: Path) -> list[Cell]:
+    """Write `cells.json` and `lanes.csv`, together with the cells an earlier call left there; all of them."""
+    merged = {cell.key: cell for cell in read(folder)} | {cell.key: cell for cell in cells}
+    listed = sorted(merged.values(), key=lambda cell: (cell.table, cell.setting))
+    rows = [cell._asdict() | {"ci95": list(cell.ci95)} for cell in listed]
+    for row in rows:
+        del row["values"]
+    text = "[\n" + ",\n".join(json.dumps(_no_nan(row)) for row in rows) + "\n]\n"
+    checkpoint.write_text(folder / "cells.json", text)
+    lanes = io.StringIO()
+    table = csv.writer(lanes, lineterminator="\n")
+    table.writerow(["table", "row", "column", "setting", "seed", "value"])
+    for cell in listed:
+        table.writerows([*cell.key, seed, f"{value:.6g}"] for seed, value in enumerate(cell.values))
+    checkpoint.write_text(folder / "lanes.csv", lanes.getvalue())
+    return listed
+
+
+def read(folder: Path) -> list[Cell]:
+    """The cells a folder holds."""
+    if not (folder / "cells.json").exists():
+        return []
+    values: dict[tuple[str, ...], list[float]] = {}
+    with open(folder / "lanes.csv", newline="") as file:
+        for line in csv.DictReader(file):
+            key = (line["table"], line["row"], line["column"], line["setting"])
+            values.setdefault(key, []).append(float(line["value"]))
+    cells = []
+    for row in checkpoint.read_json(folder / "cells.json"):
+        row = {k: float("nan") if v is None and k != "published" else v for k, v in row.items()}
+        row["ci95"] = tuple(float("nan") if v is None else v for v in row["ci95"])
+        key = (row["table"], row["row"], row["column"], row["setting"])
+        cells.append(Cell(**row, values=tuple(values.get(key, ()))))
+    return cells
+
+
+def _no_nan(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN: a single seed's spread and interval are null."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, list):
+            return [clean(v) for v in value]
+        return None if isinstance(value, float) and np.isnan(value) else value
+
+    return {name: clean(value) for name, value in row.items()}
+
+
+def _decimals(number: float) -> int:
+    """How many decimals a published number was printed with: two or three in the paper's tables."""
+    return 2 if round(number, 2) == number else 3

@@ -1,0 +1,77 @@
+"""Tables of cells, for the terminal (rich) and for files (Markdown)."""
+
+import math
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from tenuto.report.cells import Cell
+
+MARK = {True: "✓", False: "✗", None: ""}
+
+
+def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
+    """Cells by table and setting, in their order."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.table, cell.setting), []).append(cell)
+    return groups
+
+
+def rich_table(cells: Sequence[Cell], title: str) -> Table:
+    """One table: each cell ours ± half its interval, the published value, and a mark where that lies inside."""
+    table = Table(title=title, title_justify="left", caption=caption(cells), caption_justify="left")
+    rows, columns, grid = _layout(cells)
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(row, *(_rich_cell(grid.get((row, column))) for column in columns))
+    return table
+
+
+def markdown(cells: Sequence[Cell], title: str) -> str:
+    rows, columns, grid = _layout(cells)
+    lines = [f"### {title}", "", caption(cells), "", f"| | {' | '.join(columns)} |"]
+    lines.append("|---|" + "---:|" * len(columns))
+    for row in rows:
+        lines.append(f"| {row} | " + " | ".join(_plain_cell(grid.get((row, c))) for c in columns) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def caption(cells: Sequence[Cell]) -> str:
+    seeds = sorted({cell.seeds for cell in cells})
+    return (
+        f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]; in brackets the published value, "
+        "✓ where it lies in our interval, ✗ where it does not."
+    )
+
+
+def _layout(cells: Sequence[Cell]) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    if all(column.isdigit() for column in columns):
+        columns.sort(key=int)
+    if all(row.isdigit() for row in rows):
+        rows.sort(key=int)
+    return rows, columns, {(cell.row, cell.column): cell for cell in cells}
+
+
+def _numbers(cell: Cell) -> tuple[str, str]:
+    ours = f"{cell.mean:.3f}"
+    if not math.isnan(cell.ci95[0]):
+        ours += f" [{cell.ci95[0]:.3f}, {cell.ci95[1]:.3f}]"
+    theirs = "" if cell.published is None else f" ({cell.published:.3f} {MARK[cell.agrees]})"
+    return ours, theirs
+
+
+def _plain_cell(cell: Cell | None) -> str:
+    return "" if cell is None else "".join(_numbers(cell))
+
+
+def _rich_cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    ours, theirs = _numbers(cell)
+    colour = {True: "green", False: "yellow", None: "dim"}[cell.agrees]
+    return ours.replace("[", r"\[") + f"[{colour}]{theirs}[/]"

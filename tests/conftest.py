@@ -1,0 +1,53 @@
+"""Shared by all tests: two CPU devices, a persistent compilation cache, and a tiny task."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+from tenuto import agents
+from tenuto.actions import BootstrappedQ, DoubleQ
+from tenuto.cli import start_jax
+from tenuto.envs import Chain
+from tenuto.extensions import SkipQ, Uncertain
+from tenuto.loop import Task
+from tenuto.plan import Periodic, Plan
+from tenuto.schedules import Linear
+
+start_jax()
+jax.config.update("jax_num_cpu_devices", 2)
+os.environ.setdefault("COLUMNS", "160")
+
+
+def tiny_task(agent: str, length: int = 5, **plan: object) -> Task:
+    """A catalogue agent with networks of a few units on a short chain: compiles in a second or two."""
+    whole = agents.named(agent)
+    small: dict[type, dict[str, object]] = {
+        DoubleQ: {"hidden": (4,)},
+        BootstrappedQ: {"hidden": (4,), "heads": 3},
+        SkipQ: {"before": (4,), "embed": 2, "max_length": 3},
+        Uncertain: {"after": (4,), "heads": 3, "max_length": 3},
+    }
+    parts = {
+        name: dataclasses.replace(getattr(whole, name), **small.get(type(getattr(whole, name)), {}))
+        for name in ("action", "extension")
+    }
+    env = Chain(length)
+    defaults: dict[str, object] = {
+        "learn_every": env.horizon,
+        "capacity": 64,
+        "batch": 8,
+        "extension_batch": 8,
+        "epsilon": Linear(1.0, 0.05, 6, "episodes"),
+        "target": Periodic(40),
+        "learning_rate": 1e-2,
+    }
+    return Task(dataclasses.replace(whole, **parts), env, Plan(**(defaults | plan)))
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """Where a run may write."""
+    return tmp_path / "run"
