@@ -50,7 +50,7 @@ CATALOGUE: dict[str, Entry] = {
         "UTE with an ensemble of action values too",
     ),
     "joint-options": Entry(
-        Agent(extension=Joint(tuple(range(1, 11)))), "undecomposed: one value per (action, length) pair"
+        Agent(extension=Joint(tuple(range(1, 11)))), "undecomposed: a value per (action, length) pair"
     ),
     "random": Entry(Agent(action=Uniform()), "uniform actions, one step each"),
 }

@@ -4,7 +4,8 @@ A round is `learn_every` environment steps of every lane, then one update of eve
 The clock `t` is shared by all lanes, so nothing here branches on a lane's own data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -137,19 +138,20 @@ class Program:
 
     def begin(self) -> None:
         """Every lane before its first step."""
-        self._states = [start(tasks, keys) for tasks, keys in zip(self._tasks, self._keys, strict=True)]
+        self._states = self._on_each_device(start, self._tasks, self._keys)
         self.t = 0
 
     def advance(self, rounds: int) -> Chunk:
         """Run a chunk of rounds; all lanes' records of it, as NumPy arrays."""
         steps = rounds * self.learn_every
         rows = steps // self._shortest + 1
-        chunks = []
-        for i, (tasks, (lanes, running)) in enumerate(zip(self._tasks, self._states, strict=True)):
-            # Without waiting: devices work side by side.
-            *state, chunk = run(tasks, lanes, running, np.int32(self.t), rounds=rounds, rows=rows)
-            self._states[i] = (state[0], state[1])
-            chunks.append(chunk)
+        advanced = self._on_each_device(
+            lambda tasks, state: run(tasks, *state, np.int32(self.t), rounds=rounds, rows=rows),
+            self._tasks,
+            self._states,
+        )
+        self._states = [(lanes, running) for lanes, running, _ in advanced]
+        chunks = [chunk for _, _, chunk in advanced]
         self.t += steps
         return jax.tree.map(lambda *parts: np.concatenate(parts), *jax.device_get(chunks))
 
@@ -167,6 +169,11 @@ class Program:
         parts = self._split(state)
         self._states = [jax.device_put(part, d) for part, d in zip(parts, self._devices, strict=True)]
         self.t = t
+
+    def _on_each_device(self, function: Callable[..., Any], *shares: Sequence[Any]) -> list[Any]:
+        """Call for every device's share at once, in threads: the first call compiles for each device."""
+        with ThreadPoolExecutor(len(self._devices)) as pool:
+            return list(pool.map(function, *shares))
 
     def _split(self, tree: Any) -> list[Any]:
         return [jax.tree.map(lambda x, share=share: x[share], tree) for share in self._shares]

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from tenuto.report.cells import Cell
 
+WIDE = 5
 MARK = {True: "✓", False: "✗", None: ""}
 
 
@@ -22,6 +23,8 @@ def rich_table(cells: Sequence[Cell], title: str) -> Table:
     """One table: each cell ours ± half its interval, the published value, and a mark where that lies inside."""
     table = Table(title=title, title_justify="left", caption=caption(cells), caption_justify="left")
     rows, columns, grid = _layout(cells)
+    if len(columns) > WIDE:  # a terminal is high rather than wide
+        rows, columns, grid = columns, rows, {(c, r): cell for (r, c), cell in grid.items()}
     table.add_column("")
     for column in columns:
         table.add_column(column, justify="right")
