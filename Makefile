@@ -21,7 +21,7 @@ $(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
 	@touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/tenuto reproduce chain --table main --lengths 10 30 --seeds 20 --out demo
+	$(BIN)/tenuto reproduce chain --parts main --lengths 10 30 --seeds 20 --out demo
 
 test: $(VENV)/installed
 	$(BIN)/ruff check .

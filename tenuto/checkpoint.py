@@ -112,7 +112,10 @@ def tree_from(arrays: dict[str, np.ndarray], like: Any, path: Path) -> Any:
         if name not in arrays:
             raise damaged(path, ValueError(f"no array {name}"))
         array = arrays[name]
-        value = jax.random.wrap_key_data(jnp.asarray(array)) if keyed else array
+        try:
+            value = jax.random.wrap_key_data(jnp.asarray(array)) if keyed else array
+        except (TypeError, ValueError) as problem:
+            raise damaged(path, problem) from None
         if value.shape != leaf.shape or value.dtype != leaf.dtype:
             raise damaged(path, ValueError(f"array {name} is {value.dtype}{value.shape}, not {leaf.dtype}{leaf.shape}"))
         return value

@@ -27,7 +27,10 @@ errors = Console(stderr=True)
 
 @dataclasses.dataclass
 class List:
-    """Show the agents, environments and settings there are."""
+    """Show the agents, environments and settings there are.
+
+    Example: tenuto list
+    """
 
 
 @dataclasses.dataclass
@@ -165,7 +168,9 @@ def start_jax() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(home))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(RuntimeError):  # JAX is in use already: it keeps the devices it has
+        jax.config.update("jax_num_cpu_devices", cores)
 
 
 def show_list() -> None:
@@ -210,8 +215,8 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
 
     from tenuto import jobs, stats
 
-    if (folder / "config.json").exists() and not jobs.finished(folder):
-        console.print(f"Going on with the unfinished run in {folder}.")
+    if jobs.unfinished(folder):
+        say(f"Going on with the unfinished run in {folder}.")
     stop = threading.Event()
     lanes = job.lanes()
     told: set[int] = set()
@@ -234,7 +239,7 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
                 checkpoint_seconds=checkpoint_seconds,
             )
         except jobs.Interrupted:
-            progress.console.print(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
+            say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
     groups: dict[str, list[float]] = {}
@@ -249,7 +254,7 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
         interval = "" if math.isnan(e.low) else f"{e.low:.3f} to {e.high:.3f}"
         table.add_row(label, f"{e.mean:.3f}", interval, f"{e.sd:.3f}", str(len(scores)))
     console.print(table)
-    console.print(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results are in {folder}")
+    say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results are in {folder}")
 
 
 def reproduce(command: Reproduce, words: list[str]) -> None:
@@ -297,7 +302,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         try:
             experiment.run_jobs(todo, folder, report=report, stop=stop)
         except Interrupted:
-            progress.console.print("Stopped. The same command goes on where this one stopped.")
+            say("Stopped. The same command goes on where this one stopped.")
             raise
     made = experiment.write_report(
         entries,
@@ -310,7 +315,12 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         console.print(tables.rich_table(group, f"{chain.TITLES[table]}, setting {setting}"), "")
     if command.quick:
         console.print("[yellow]--quick: a tenth of the episodes. These numbers mean nothing.[/]")
-    console.print(f"Written to {folder}: cells.json, lanes.csv, table.md, learning curves (PNG, SVG)")
+    say(f"Written to {folder}: cells.json, lanes.csv, table.md, learning curves (PNG, SVG)")
+
+
+def say(line: str) -> None:
+    """One line as it is: folders and commands are not to be broken or read as markup."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def bars() -> Progress:
@@ -338,7 +348,7 @@ def stop_on_ctrl_c(stop: threading.Event) -> Iterator[None]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        console.print("Stopping after this chunk; press Ctrl-C again to end at once.")
+        say("Stopping after this chunk; press Ctrl-C again to end at once.")
 
     before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
     try:

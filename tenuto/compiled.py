@@ -19,6 +19,8 @@ from tenuto import loop
 from tenuto.loop import Lane, Task
 from tenuto.types import Event
 
+UNROLL = 1  # steps per turn of the inner loop: fewer copies between turns (measured on CPU and GPU)
+
 
 class Running(NamedTuple):
     """The part of each lane's current episode that earlier chunks saw."""
@@ -60,7 +62,7 @@ def run(
     drawn = jax.tree.map(lambda x: x.reshape(rounds, every, *x.shape[1:]), draw(tasks, lanes.step_key, clock.ravel()))
 
     def one_round(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
-        lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs)
+        lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs, unroll=UNROLL)
         return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
 
     lanes, events = jax.lax.scan(one_round, lanes, (clock, drawn))
@@ -116,7 +118,9 @@ def summarise(
 class Program:
     """Lanes of one structure, spread over devices, and the clock they share.
 
-    Each device runs its share of the lanes by itself; nothing is ever exchanged between them.
+    Each device runs its share of the lanes by itself; nothing is ever exchanged between them. A share has two lanes
+    at least (a lone lane gets an unseen twin), because XLA compiles a batch of one to other arithmetic: this way
+    a lane's result is the same to the last bit whatever its neighbours.
     """
 
     def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):
@@ -125,8 +129,11 @@ class Program:
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
         self._shortest = min(task.env.shortest_episode() for task in tasks)
-        devices = list(devices or jax.local_devices()[:1])[: self.lanes]
-        bounds = [round(i * self.lanes / len(devices)) for i in range(len(devices) + 1)]
+        if self.lanes == 1:
+            tasks, seeds = [*tasks] * 2, [*seeds] * 2
+        self._width = len(tasks)  # lanes and twin
+        devices = list(devices or jax.local_devices()[:1])[: self._width // 2]
+        bounds = [round(i * self._width / len(devices)) for i in range(len(devices) + 1)]
         self._shares = [slice(a, b) for a, b in pairwise(bounds)]
         stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
         keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
@@ -153,7 +160,7 @@ class Program:
         self._states = [(lanes, running) for lanes, running, _ in advanced]
         chunks = [chunk for _, _, chunk in advanced]
         self.t += steps
-        return jax.tree.map(lambda *parts: np.concatenate(parts), *jax.device_get(chunks))
+        return jax.tree.map(lambda *parts: np.concatenate(parts)[: self.lanes], *jax.device_get(chunks))
 
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint, whatever the devices."""
@@ -162,7 +169,7 @@ class Program:
     def state_shape(self) -> Any:
         """The shapes and types that a checkpoint of this program must have."""
         share = jax.eval_shape(start, self._tasks[0], self._keys[0])
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), share)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self._width, *x.shape[1:]), x.dtype), share)
 
     def restore(self, state: tuple[Lane, Running], t: int) -> None:
         """Go on from a checkpoint's state at clock t."""

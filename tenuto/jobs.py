@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -57,6 +58,8 @@ class Job:
                 raise UserError(f"--{name.replace('_', '-')} was given no value: name at least one, or leave it out")
             if values is not None:
                 object.__setattr__(self, name, tuple(float(v) for v in values))
+                if not all(map(math.isfinite, getattr(self, name))):
+                    raise UserError(f"--{name.replace('_', '-')} must be finite numbers, not {list(values)}")
         for name, least in (
             ("seeds", 1),
             ("first_seed", 0),
@@ -67,6 +70,8 @@ class Job:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+        if self.first_seed + self.seeds > 2**32:
+            raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
         if self.episodes is None:
             object.__setattr__(self, "episodes", settings.default_episodes(self.env))
         self.tasks()  # whatever is wrong with it is said now, not after a folder was made
@@ -80,8 +85,8 @@ class Job:
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         try:
             return cls(**lists)
-        except TypeError as problem:
-            raise UserError(f"config.json is not a job of this version of tenuto ({problem})") from None
+        except (TypeError, ValueError, AttributeError) as problem:
+            raise UserError(f"not a job of this version of tenuto ({problem})") from None
 
     @property
     def name(self) -> str:
@@ -203,7 +208,7 @@ def claim(job: Job, folder: Path) -> Path:
     """Make the folder this job's, or see that it already is."""
     folder = Path(folder)
     config = folder / "config.json"
-    if config.exists():
+    if exists(config):
         asked, found = job.to_json(), load_job(folder).to_json()
         differing = [f"{k} {found.get(k)!r} there, {asked[k]!r} now" for k in asked if asked[k] != found.get(k)]
         if differing:
@@ -218,7 +223,7 @@ def make_folder(folder: Path) -> None:
     """An empty folder to write into, or a clear error; somebody else's files are never mixed with ours."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if any(not (path.name.startswith(".") and path.name.endswith(".tmp")) for path in folder.iterdir()):
             raise UserError(f"{folder} holds files that are not from tenuto: choose a new or empty folder for --out")
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError("no permission to write there")
@@ -230,18 +235,31 @@ def make_folder(folder: Path) -> None:
 def load_job(folder: Path) -> Job:
     """The job whose folder this is."""
     config = folder / "config.json"
-    if not config.exists():
+    if not exists(config):
         raise UserError(
             f"{folder} is not a run of tenuto (no config.json): name the folder given to `tenuto train --out`"
         )
     content = checkpoint.read_json(config)
-    if not isinstance(content, dict) or not isinstance(content.get("job"), dict):
-        raise checkpoint.damaged(config, ValueError("no job in it"))
-    return Job.from_json(content["job"])
+    try:
+        return Job.from_json(content["job"])
+    except (UserError, KeyError, TypeError, AttributeError) as problem:
+        raise checkpoint.damaged(config, problem) from None
 
 
 def finished(folder: Path) -> bool:
-    return (folder / "summary.json").exists()
+    return exists(folder / "summary.json")
+
+
+def unfinished(folder: Path) -> bool:
+    return exists(folder / "config.json") and not finished(folder)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file; a path that cannot be one (too long, say) is the user's to mend."""
+    try:
+        return path.exists()
+    except OSError as problem:
+        raise UserError(f"cannot use {path.parent} ({problem.strerror}): choose another folder for --out") from None
 
 
 def read_records(folder: Path) -> Records:
@@ -259,12 +277,16 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
         return Records.empty(program.lanes, program.max_length, program.places), 0.0
     arrays, about = checkpoint.load(path)
     record = {name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")}
-    program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), int(about["t"]))
-    kept = Records(**record)
+    try:
+        kept, t, seconds = Records(**record), int(about["t"]), float(about["seconds"])
+        held = len(kept["clock"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise checkpoint.damaged(path, problem) from None
+    program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), t)
     # Lines written after the checkpoint will be written again.
-    lines = metrics.read_text().splitlines(keepends=True)[: len(kept["clock"])] if metrics.exists() else []
+    lines = metrics.read_text().splitlines(keepends=True)[:held] if metrics.exists() else []
     checkpoint.write_text(metrics, "".join(lines))
-    return kept, float(about["seconds"])
+    return kept, seconds
 
 
 def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None:

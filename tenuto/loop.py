@@ -154,7 +154,7 @@ def absorb(
     event = Event(
         reward=step.reward,
         over=over,
-        length=jnp.where(decided, option.length, 0).astype(jnp.uint8),
+        length=jnp.where(decided, option.length, 0).astype(jnp.uint16),
         lam=lane.lam,
         place=task.env.place(lane.env).astype(jnp.uint16),
     )

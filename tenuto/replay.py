@@ -21,7 +21,7 @@ RUNNING, TRUNCATED, TERMINATED = 0, 1, 2
 
 
 class Replay(eqx.Module):
-    """The newest `capacity` steps and the newest `capacity` spans, each a first-in-first-out buffer.
+    """The newest `capacity` steps, and of the spans that ended with them the newest `capacity`.
 
     `lengths` are the span lengths that count: all of 1..J, or the few an agent can choose (`Joint`). A span
     cut short by the episode's end counts whatever its length, for it shows what the longer option would give.
@@ -74,7 +74,7 @@ class Replay(eqx.Module):
             return jax.lax.dynamic_update_index_in_dim(ring, row.astype(ring.dtype), slot, 0)
 
         over = step.terminated | step.truncated
-        ended = jnp.where(over, played, (jnp.asarray(self.lengths) <= played).sum())
+        ended = jnp.where(over, jnp.minimum(played, max(self.lengths)), (jnp.asarray(self.lengths) <= played).sum())
         ending = jnp.where(step.terminated, TERMINATED, jnp.where(step.truncated, TRUNCATED, RUNNING))
         return Replay(
             obs=put(self.obs, obs),
@@ -113,7 +113,7 @@ class Replay(eqx.Module):
 
         def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = bounds
-            middle = (low + high) // 2
+            middle = low + (high - low) // 2
             # A difference, so that the count may wrap around in very long runs.
             later = self.spans[middle % self.rows] - rank <= 0
             return jnp.where(later, middle + 1, low), jnp.where(later, high, middle)

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Bool, Float, Int, UInt8
+from jaxtyping import Array, Bool, Float, Int, UInt16
 
 Nets = Any
 """A pytree of network parameters, as its owner built it; `()` where nothing is learned."""
@@ -46,6 +46,6 @@ class Event(NamedTuple):
 
     reward: Float[Array, ""]
     over: Bool[Array, ""]  # the episode ended with this step
-    length: UInt8[Array, ""]  # the length decided at this step; 0 where an option went on
+    length: UInt16[Array, ""]  # the length decided at this step; 0 where an option went on
     lam: Float[Array, ""]  # the lambda in force
-    place: Array  # where the step began, for coverage (uint16)
+    place: UInt16[Array, ""]  # where the step began, for coverage

@@ -75,10 +75,13 @@ def entries(
     return listed
 
 
-def panel(entry: Entry) -> tuple[str, str]:
-    """The panel and the curve that an entry is drawn as."""
+def panel(entry: Entry) -> tuple[str, str] | None:
+    """The panel and the curve that an entry is drawn as; None where it is only a number.
+
+    Of the appendix table, the curves over lambda are drawn: eleven in one panel could not be told apart.
+    """
     if entry.table == "tab:nchain_auc_all":
-        return f"N = {entry.row}", entry.column
+        return (f"N = {entry.row}", entry.column) if entry.job.agent == "ute" else None
     if entry.table == "fig:ncahin_performance_all":
         return entry.column, entry.row
     return f"N = {entry.column}", entry.row

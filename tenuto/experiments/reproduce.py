@@ -24,8 +24,10 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
     """Make the folder this experiment's. Settings, lengths and parts may be added to it; `fixed` may not change."""
     marker = folder / "experiment.json"
     asked = {"experiment": experiment, **fixed}
-    if marker.exists():
+    if jobs.exists(marker):
         found = checkpoint.read_json(marker)
+        if not isinstance(found, dict):
+            raise checkpoint.damaged(marker, ValueError("not the description of an experiment"))
         differing = [f"{k} {found.get(k)!r} there, {v!r} now" for k, v in asked.items() if found.get(k) != v]
         if differing:
             raise UserError(f"{folder} holds other results ({'; '.join(differing)}): choose another --out")
@@ -117,7 +119,7 @@ def write_report(
     folder: Path,
     *,
     titles: dict[str, str],
-    panel: Callable[[Entry], tuple[str, str]],
+    panel: Callable[[Entry], tuple[str, str] | None],
     command: str,
 ) -> list[Cell]:
     """Write cells.json, lanes.csv, table.md and the figures; the cells of these entries."""
@@ -129,7 +131,10 @@ def write_report(
     checkpoint.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}
     for entry in entries:
-        place, name = panel(entry)
+        drawn = panel(entry)
+        if drawn is None:
+            continue
+        place, name = drawn
         curves.setdefault((entry.table, entry.setting), {}).setdefault(place, {})[name] = returns_of(entry, folder)
     for (table, setting), panels in curves.items():
         label = table.replace(":", "_")

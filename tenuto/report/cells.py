@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,11 +31,10 @@ class Cell(NamedTuple):
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the published value, which was rounded, lies in our interval; None where none was published."""
-        if self.published is None:
+        """Whether the published value lies in our interval; None where there is no such value or interval."""
+        if self.published is None or math.isnan(self.ci95[0]):
             return None
-        half = 0.5 * 10.0 ** -_decimals(self.published)
-        return self.ci95[0] - half <= self.published <= self.ci95[1] + half
+        return self.ci95[0] <= self.published <= self.ci95[1]
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -61,33 +61,43 @@ def write(cells: Iterable[Cell], folder: Path) -> list[Cell]:
     rows = [cell._asdict() | {"ci95": list(cell.ci95)} for cell in listed]
     for row in rows:
         del row["values"]
-    text = "[\n" + ",\n".join(json.dumps(_no_nan(row)) for row in rows) + "\n]\n"
-    checkpoint.write_text(folder / "cells.json", text)
     lanes = io.StringIO()
     table = csv.writer(lanes, lineterminator="\n")
     table.writerow(["table", "row", "column", "setting", "seed", "value"])
     for cell in listed:
         table.writerows([*cell.key, seed, f"{value:.6g}"] for seed, value in enumerate(cell.values))
     checkpoint.write_text(folder / "lanes.csv", lanes.getvalue())
+    text = "[\n" + ",\n".join(json.dumps(_no_nan(row)) for row in rows) + "\n]\n"
+    checkpoint.write_text(folder / "cells.json", text)
     return listed
 
 
 def read(folder: Path) -> list[Cell]:
     """The cells a folder holds."""
-    if not (folder / "cells.json").exists():
+    path = folder / "cells.json"
+    if not path.exists():
         return []
-    values: dict[tuple[str, ...], list[float]] = {}
-    with open(folder / "lanes.csv", newline="") as file:
-        for line in csv.DictReader(file):
-            key = (line["table"], line["row"], line["column"], line["setting"])
-            values.setdefault(key, []).append(float(line["value"]))
-    cells = []
-    for row in checkpoint.read_json(folder / "cells.json"):
-        row = {k: float("nan") if v is None and k != "published" else v for k, v in row.items()}
-        row["ci95"] = tuple(float("nan") if v is None else v for v in row["ci95"])
-        key = (row["table"], row["row"], row["column"], row["setting"])
-        cells.append(Cell(**row, values=tuple(values.get(key, ()))))
-    return cells
+    rows = checkpoint.read_json(path)
+    try:
+        values: dict[tuple[str, ...], list[float]] = {}
+        with open(folder / "lanes.csv", newline="") as file:
+            for line in csv.DictReader(file):
+                key = (line["table"], line["row"], line["column"], line["setting"])
+                values.setdefault(key, []).append(float(line["value"]))
+        if not isinstance(rows, list):
+            raise TypeError("not a list of cells")
+        return [_cell(row, values) for row in rows]
+    except FileNotFoundError as problem:
+        raise checkpoint.damaged(folder / "lanes.csv", problem) from None
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise checkpoint.damaged(path, problem) from None
+
+
+def _cell(row: dict[str, Any], values: dict[tuple[str, ...], list[float]]) -> Cell:
+    row = {k: math.nan if v is None and k != "published" else v for k, v in row.items()}
+    low, high = (math.nan if v is None else v for v in row.pop("ci95"))
+    key = (row["table"], row["row"], row["column"], row["setting"])
+    return Cell(**row, ci95=(low, high), values=tuple(values[key]))
 
 
 def _no_nan(row: dict[str, Any]) -> dict[str, Any]:
@@ -99,8 +109,3 @@ def _no_nan(row: dict[str, Any]) -> dict[str, Any]:
         return None if isinstance(value, float) and np.isnan(value) else value
 
     return {name: clean(value) for name, value in row.items()}
-
-
-def _decimals(number: float) -> int:
-    """How many decimals a published number was printed with: two or three in the paper's tables."""
-    return 2 if round(number, 2) == number else 3

@@ -1,0 +1,353 @@
+"""The command line: wrong input ends in one line that names the thing, and exit code 2; what is there is left alone."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tenuto import agents, checkpoint, cli, jobs
+from tenuto.experiments import reproduce
+from tenuto.jobs import Job
+
+JOB = Job("chain-10", "ddqn", seeds=2, episodes=100)
+
+
+@pytest.fixture(autouse=True)
+def jax_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By conftest, and only once."""
+    monkeypatch.setattr(cli, "start_jax", lambda: None)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What the command says against these words: one line on stderr, nothing on stdout, exit code 2."""
+    code = cli.run(list(words))
+    out, problem = capsys.readouterr()
+    assert code == 2, out
+    assert problem.endswith("\n")
+    assert problem.count("\n") == 1, problem
+    assert problem.startswith("tenuto: ")
+    assert "Traceback" not in problem
+    return problem
+
+
+def train(out: Path, *words: str, env: str = "chain-10", agent: str = "ddqn") -> list[str]:
+    return ["train", "--env", env, "--agent", agent, "--seeds", "2", "--episodes", "100", "--out", str(out), *words]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--agent", "utee"], ["agent 'utee'", "'ute'"]),
+        (["--agent", "tempo"], ["agent 'tempo'", "'temporl'"]),
+        (["--agent", "xyz"], ["agent 'xyz'", "known", "ddqn", "tenuto list"]),
+        (["--env", "chian-10"], ["environment 'chian-10'", "'chain-10'"]),
+        (["--env", "chain-x"], ["environment 'chain-x'", "chain-"]),
+        (["--env", "chain-2"], ["3 states", "not 2"]),
+        (["--env", "chain--5"], ["environment 'chain--5'"]),
+        (["--setting", "txt"], ["setting 'txt'", "'text'"]),
+        (["--setting", "relased"], ["setting 'relased'", "'released'"]),
+        (["--agent", "temporl", "--max-length", "0"], ["--max-length", "at least 1", "0"]),
+        (["--agent", "ez-greedy", "--max-length", "-3"], ["--max-length", "at least 1", "-3"]),
+        (["--max-length", "5"], ["'ddqn'", "--max-length"]),
+        (["--agent", "ute", "--heads", "0"], ["--heads", "at least 1", "0"]),
+        (["--agent", "temporl", "--heads", "5"], ["'temporl'", "--heads"]),
+        (["--seeds", "0"], ["--seeds", "at least 1", "0"]),
+        (["--seeds", "-1"], ["--seeds", "at least 1", "-1"]),
+        (["--first-seed", "-1"], ["--first-seed", "-1"]),
+        (["--first-seed", "4294967295"], ["--first-seed", "4294967295"]),
+        (["--episodes", "0"], ["--episodes", "at least 1", "0"]),
+        (["--agent", "ute", "--lam"], ["--lam", "no value"]),
+        (["--gamma"], ["--gamma", "no value"]),
+        (["--learning-rate"], ["--learning-rate", "no value"]),
+        (["--agent", "ez-greedy", "--mu", "1.0"], ["mu", "greater than 1", "1.0"]),
+        (["--agent", "ez-greedy", "--mu", "2.0", "0.5"], ["mu", "greater than 1", "0.5"]),
+        (["--gamma", "1.5"], ["--gamma", "between 0 and 1", "1.5"]),
+        (["--gamma", "0.9", "-0.1"], ["--gamma", "-0.1"]),
+        (["--gamma", "nan"], ["--gamma", "nan"]),
+        (["--learning-rate", "0"], ["--learning-rate", "greater than 0"]),
+        (["--epsilon-horizon", "-1"], ["--epsilon-horizon", "greater than 0"]),
+        (["--lam", "2"], ["'ddqn'", "--lam", "ute"]),
+        (["--agent", "ute-adaptive", "--lam", "2"], ["'ute-adaptive'", "--lam"]),
+        (["--mu", "2"], ["'ddqn'", "--mu", "ez-greedy"]),
+    ],
+    ids=" ".join,
+)
+def test_train_names_what_is_wrong_and_makes_no_folder(
+    capsys: pytest.CaptureFixture[str], run_folder: Path, words: list[str], named: list[str]
+):
+    said = complaint(capsys, *train(run_folder, *words))
+    for part in named:
+        assert part in said
+    assert not run_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["chian"], ["experiment 'chian'", "'chain'"]),
+        (["atari"], ["experiment 'atari'", "chain"]),
+        (["chain", "--parts", "man"], ["part 'man'", "'main'"]),
+        (["chain", "--parts", "main", "apendix"], ["part 'apendix'", "'appendix'"]),
+        (["chain", "--parts"], ["--parts", "no value"]),
+        (["chain", "--setting", "txt"], ["setting 'txt'", "'text'"]),
+        (["chain", "--setting"], ["--setting", "no value"]),
+        (["chain", "--lengths"], ["--lengths", "no value"]),
+        (["chain", "--lengths", "10", "2"], ["3 states", "not 2"]),
+        (["chain", "--lengths", "-5"], ["chain", "-5"]),
+        (["chain", "--seeds", "0"], ["--seeds", "at least 1", "0"]),
+    ],
+    ids=" ".join,
+)
+def test_reproduce_names_what_is_wrong_and_makes_no_folder(
+    capsys: pytest.CaptureFixture[str], run_folder: Path, words: list[str], named: list[str]
+):
+    said = complaint(capsys, "reproduce", *words, "--out", str(run_folder))
+    for part in named:
+        assert part in said
+    assert not run_folder.exists()
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "--seeds", "many"], ["fly"], ["resume"], ["list", "--loud"]])
+def test_words_that_cannot_be_read_end_with_exit_code_2(capsys: pytest.CaptureFixture[str], words: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        cli.run(words)
+    assert ended.value.code == 2
+    out, problem = capsys.readouterr()
+    assert "Traceback" not in out + problem
+
+
+@pytest.mark.parametrize("command", ["train", "reproduce"])
+@pytest.mark.parametrize("kind", ["below a file", "a file", "not a file system for it", "a name too long"])
+def test_a_folder_that_cannot_be_made_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, kind: str
+):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    out = {
+        "below a file": file / "child",
+        "a file": file,
+        "not a file system for it": Path("/proc/tenuto/run"),
+        "a name too long": tmp_path / ("x" * 300),
+    }[kind]
+    words = train(out) if command == "train" else ["reproduce", "chain", "--quick", "--out", str(out)]
+    said = complaint(capsys, *words)
+    assert str(out) in said
+    assert "--out" in said
+    assert snapshot(tmp_path) == {str(file): b"mine"}
+
+
+@pytest.mark.parametrize("command", ["train", "reproduce"])
+def test_somebody_elses_folder_is_refused_and_left_as_it_is(
+    capsys: pytest.CaptureFixture[str], run_folder: Path, command: str
+):
+    run_folder.mkdir()
+    (run_folder / "thesis.tex").write_text("years of work")
+    before = snapshot(run_folder)
+    words = train(run_folder) if command == "train" else ["reproduce", "chain", "--quick", "--out", str(run_folder)]
+    said = complaint(capsys, *words)
+    assert str(run_folder) in said
+    assert "--out" in said
+    assert snapshot(run_folder) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--seeds", "3"], "seeds 2 there, 3 now"),
+        (["--gamma", "0.5"], "gamma None there, [0.5] now"),
+        (["--agent", "temporl"], "agent 'ddqn' there, 'temporl' now"),
+        (["--setting", "text", "--first-seed", "9"], "first_seed 0 there, 9 now"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_the_folder_of_another_run_is_refused_by_the_field_that_differs(
+    capsys: pytest.CaptureFixture[str], run_folder: Path, words: list[str], named: str
+):
+    jobs.claim(JOB, run_folder)
+    before = snapshot(run_folder)
+    said = complaint(capsys, *train(run_folder, *words))
+    assert named in said
+    assert str(run_folder) in said
+    assert "--out" in said
+    assert snapshot(run_folder) == before
+
+
+def test_the_folder_of_another_reproduction_is_refused_by_the_field_that_differs(
+    capsys: pytest.CaptureFixture[str], run_folder: Path
+):
+    reproduce.claim(run_folder, "chain", {"seeds": 20, "episodes": 100})
+    before = snapshot(run_folder)
+    words = ["reproduce", "chain", "--out", str(run_folder)]
+    assert "seeds 20 there, 3 now" in complaint(capsys, *words, "--quick", "--seeds", "3")
+    assert "episodes 100 there, 1000 now" in complaint(capsys, *words)
+    assert snapshot(run_folder) == before
+
+
+def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    jobs.claim(JOB, tmp_path / "run")
+    reproduce.claim(tmp_path / "tables", "chain", {"seeds": 20, "episodes": 100})
+    before = snapshot(tmp_path)
+    assert str(tmp_path / "run") in complaint(capsys, "reproduce", "chain", "--quick", "--out", str(tmp_path / "run"))
+    assert str(tmp_path / "tables") in complaint(capsys, *train(tmp_path / "tables"))
+    assert snapshot(tmp_path) == before
+
+
+def test_a_finished_run_is_not_resumed(capsys: pytest.CaptureFixture[str], run_folder: Path):
+    jobs.claim(JOB, run_folder)
+    checkpoint.write_json(run_folder / "summary.json", {"lanes": []})
+    before = snapshot(run_folder)
+    said = complaint(capsys, "resume", str(run_folder))
+    assert str(run_folder) in said
+    assert "finished" in said
+    assert snapshot(run_folder) == before
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "other files", "a file"])
+def test_what_is_no_run_is_not_resumed(capsys: pytest.CaptureFixture[str], run_folder: Path, kind: str):
+    if kind == "a file":
+        run_folder.write_text("mine")
+    elif kind != "missing":
+        run_folder.mkdir()
+    if kind == "other files":
+        (run_folder / "notes.txt").write_text("mine")
+    before = snapshot(run_folder.parent)
+    said = complaint(capsys, "resume", str(run_folder))
+    assert str(run_folder) in said
+    assert "config.json" in said
+    assert snapshot(run_folder.parent) == before
+    assert run_folder.exists() == (kind != "missing")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 16
+    path.write_bytes(content)
+
+
+def lose_arrays(path: Path) -> None:
+    checkpoint.save(path, {"records.count": np.zeros(2, np.int32)}, {"t": 1800, "seconds": 1.0})
+
+
+def lose_clock(path: Path) -> None:
+    arrays, _ = checkpoint.load(path)
+    checkpoint.save(path, arrays, {})
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lose_arrays, lose_clock])
+def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path, damage):
+    """A true checkpoint, but for its damage: what a program of this job would save before its first step."""
+    jobs.claim(JOB, run_folder)
+    program = jobs.Program(JOB.tasks(), [0, 1])
+    program.begin()
+    kept = jobs.Records.empty(2, program.max_length, program.places)
+    arrays = checkpoint.leaves_of(program.state())
+    arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
+    path = run_folder / "checkpoint.npz"
+    checkpoint.save(path, arrays, {"t": 0, "seconds": 0.0})
+    (run_folder / "metrics.jsonl").write_text('{"step": 1800}\n')
+    damage(path)
+    before = snapshot(run_folder)
+    code = cli.run(["resume", str(run_folder)])
+    problem = capsys.readouterr().err
+    assert code == 2
+    assert problem.count("\n") == 1
+    assert str(path) in problem
+    assert snapshot(run_folder) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        '{"tenuto": "0.1.0", "job": {"env": "cha',
+        "[]",
+        '{"job": 5}',
+        '{"job": {"env": "chain-10"}}',
+        '{"job": {"env": "chain-10", "agent": "ddqn", "colour": "red"}}',
+        '{"job": {"env": "chain-10", "agent": "ddqn", "seeds": "three"}}',
+        '{"job": {"env": "chain-10", "agent": "ute", "lam": ["bold"]}}',
+        '{"job": {"env": "chain-10", "agent": "ddqn", "seeds": 0}}',
+    ],
+)
+def test_a_damaged_config_is_named_and_left_as_it_is(
+    capsys: pytest.CaptureFixture[str], run_folder: Path, content: str
+):
+    jobs.claim(JOB, run_folder)
+    (run_folder / "config.json").write_text(content)
+    before = snapshot(run_folder)
+    for words in (["resume", str(run_folder)], train(run_folder)):
+        said = complaint(capsys, *words)
+        assert str(run_folder) in said
+        assert snapshot(run_folder) == before
+
+
+def test_a_damaged_experiment_file_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path):
+    reproduce.claim(run_folder, "chain", {"seeds": 20, "episodes": 100})
+    marker = run_folder / "experiment.json"
+    for content in ('{"experiment": ', "[]", "5"):
+        marker.write_text(content)
+        said = complaint(capsys, "reproduce", "chain", "--quick", "--out", str(run_folder))
+        assert str(run_folder) in said
+        assert marker.read_text() == content
+
+
+def test_names_with_square_brackets_are_printed_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    folder = tmp_path / "runs[red]"
+    assert str(folder) in complaint(capsys, "resume", str(folder))
+
+
+def test_list_shows_every_agent_environment_setting_and_part(capsys: pytest.CaptureFixture[str]):
+    assert cli.run(["list"]) == 0
+    shown = capsys.readouterr().out
+    names = [*agents.CATALOGUE, "chain-N", "released", "text", "main", "appendix", "agents", "max-length"]
+    for name in names:
+        assert re.search(rf"^\s*{re.escape(name)}\s", shown, re.MULTILINE), name
+    for entry in agents.CATALOGUE.values():
+        assert entry.summary in shown
+
+
+@pytest.mark.parametrize("command", ["list", "train", "resume", "reproduce"])
+def test_help_of_each_command_shows_an_example(capsys: pytest.CaptureFixture[str], command: str):
+    with pytest.raises(SystemExit) as ended:
+        cli.run([command, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert f"usage: tenuto {command}" in shown
+    assert f"Example: tenuto {command}" in shown
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        cli.run(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    for command in ("list", "train", "resume", "reproduce"):
+        assert re.search(rf"\b{command}\b", shown)
+
+
+def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
+    capsys: pytest.CaptureFixture[str], run_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    jobs.claim(JOB, run_folder)
+    lanes = [{"seed": 0, "auc": 0.25, "diverged": -1}, {"seed": 1, "auc": 0.75, "diverged": -1}]
+    summary = {"job": JOB.to_json(), "lanes": lanes, "env_steps": 3600, "seconds": 1.0}
+    (run_folder / "summary.json").write_text(json.dumps(summary))
+    before = snapshot(run_folder)
+    monkeypatch.setattr(jobs, "Program", lambda *args: pytest.fail("the job was run again"))
+    assert cli.run(train(run_folder)) == 0
+    shown = capsys.readouterr().out
+    assert "0.500" in shown
+    assert "3,600 env steps" in shown
+    assert snapshot(run_folder) == before

@@ -1,0 +1,417 @@
+"""Jobs: a killed run goes on bit for bit, a finished one is left alone, a lost lane takes no other with it.
+
+All runs here train temporl on chain-10 in chunks of 100 episodes with two lanes per device: one program for all.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from tenuto import checkpoint, jobs, records
+from tenuto.compiled import Chunk, Program
+from tenuto.errors import UserError
+from tenuto.jobs import Job
+from tenuto.records import Records
+from tests.conftest import tiny_task
+
+# The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
+COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
+PAIR = Job("chain-10", "temporl", seeds=2, episodes=500)
+RESULTS = {"config.json", "metrics.jsonl", "records.npz", "summary.json"}
+
+
+def tenuto(*words: str) -> subprocess.Popen[str]:
+    environment = os.environ | {"COLUMNS": "80"}
+    command = [sys.executable, "-c", COMMAND, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def lines(folder: Path) -> int:
+    metrics = folder / "metrics.jsonl"
+    return metrics.read_text().count("\n") if metrics.exists() else 0
+
+
+def wait_for_lines(process: subprocess.Popen[str], folder: Path, number: int) -> None:
+    """Until the run in the folder has written this many lines; it must not end before."""
+    for _ in range(60_000):
+        if lines(folder) >= number:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.kill()
+    pytest.fail(f"no {number} lines in {folder}")
+
+
+def record(folder: Path) -> dict[str, np.ndarray]:
+    return jobs.read_records(folder).arrays()
+
+
+def assert_same_record(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
+    assert list(found) == list(wanted)
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+class Story(NamedTuple):
+    """A run that nothing stopped, and one that was killed, resumed, stopped by Ctrl-C and resumed again."""
+
+    reference: Path
+    folder: Path
+    after_kill: set[str]
+    stopped: tuple[int, str, str]
+    after_stop: set[str]
+    ended: tuple[int, str, str]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+    place = tmp_path_factory.mktemp("a folder")  # with a space: the resume command has to quote it
+    reference, folder = place / "reference", place / "interrupted"
+    run = ["train", "--env", "chain-10", "--agent", "temporl", "--seeds", "4", "--episodes", "2500", "--out"]
+    whole = tenuto(*run, str(reference))
+    _, problem = whole.communicate()
+    assert whole.returncode == 0, problem
+
+    killed = tenuto(*run, str(folder), "--checkpoint-seconds", "0")
+    wait_for_lines(killed, folder, 3)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL, "the run was over before it could be killed"
+    after_kill = {p.name for p in folder.iterdir()}
+
+    stopped = tenuto("resume", str(folder), "--checkpoint-seconds", "0")
+    wait_for_lines(stopped, folder, lines(folder) + 3)
+    stopped.send_signal(signal.SIGINT)
+    told = stopped.communicate()
+    after_stop = {p.name for p in folder.iterdir()}
+
+    ended = tenuto("resume", str(folder))
+    said = ended.communicate()
+    return Story(reference, folder, after_kill, (stopped.returncode, *told), after_stop, (ended.returncode, *said))
+
+
+def test_a_killed_run_leaves_a_checkpoint_and_no_results(story: Story):
+    assert {"config.json", "checkpoint.npz", "metrics.jsonl"} <= story.after_kill
+    assert not {"summary.json", "records.npz"} & story.after_kill
+
+
+def test_ctrl_c_saves_the_run_and_ends_with_130(story: Story):
+    code, _, problem = story.stopped
+    assert code == 130, problem
+    assert problem == ""
+    assert "checkpoint.npz" in story.after_stop
+    assert not {"summary.json", "records.npz"} & story.after_stop
+
+
+def test_ctrl_c_prints_the_resume_command_on_one_line_ready_to_copy(story: Story):
+    assert f"tenuto resume '{story.folder}'" in story.stopped[1]
+
+
+def test_a_run_killed_and_stopped_and_resumed_has_the_record_of_one_that_ran_through(story: Story):
+    code, _, problem = story.ended
+    assert code == 0, problem
+    found, wanted = record(story.folder), record(story.reference)
+    assert wanted["returns"].shape == (4, 2500)
+    assert len(wanted["clock"]) == 25
+    assert_same_record(found, wanted)
+
+
+def test_its_metrics_and_summary_are_those_of_one_that_ran_through(story: Story):
+    metrics = [(folder / "metrics.jsonl").read_text() for folder in (story.folder, story.reference)]
+    assert metrics[0] == metrics[1]
+    assert [json.loads(line)["step"] for line in metrics[0].splitlines()] == list(range(1800, 45001, 1800))
+    found, wanted = (json.loads((f / "summary.json").read_text()) for f in (story.folder, story.reference))
+    for timed in (found, wanted):
+        assert timed.pop("seconds") > 0
+    assert found == wanted
+
+
+def test_a_finished_run_keeps_its_results_and_no_checkpoint(story: Story):
+    assert {p.name for p in story.reference.iterdir()} == RESULTS
+    assert not (story.folder / "checkpoint.npz").exists()
+    assert story.folder.joinpath("config.json").read_bytes() == story.reference.joinpath("config.json").read_bytes()
+
+
+class CrashError(Exception):
+    """What a power cut would be."""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished job of two lanes."""
+    folder = tmp_path_factory.mktemp("pair") / "run"
+    jobs.run(PAIR, folder, devices=jax.local_devices()[:1])
+    return folder
+
+
+@pytest.mark.parametrize("save_every_chunk", [True, False])
+def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
+    pair: Path, run_folder: Path, save_every_chunk: bool
+):
+    seen = []
+
+    def report(progress: jobs.Progress) -> None:
+        seen.append(progress.share)
+        if len(seen) == 3:
+            raise CrashError
+
+    often = 0.0 if save_every_chunk else 1e9
+    device = jax.local_devices()[:1]
+    with pytest.raises(CrashError):
+        jobs.run(PAIR, run_folder, devices=device, report=report, checkpoint_seconds=often)
+    assert lines(run_folder) == 3
+    assert (run_folder / "checkpoint.npz").exists() == save_every_chunk
+    later = []
+    jobs.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
+    assert later == ([0.6, 0.8, 1.0] if save_every_chunk else [0.2, 0.4, 0.6, 0.8, 1.0])
+    assert_same_record(record(run_folder), record(pair))
+    assert (run_folder / "metrics.jsonl").read_text() == (pair / "metrics.jsonl").read_text()
+    assert {p.name for p in run_folder.iterdir()} == RESULTS
+
+
+def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_folder: Path):
+    device, chunks = jax.local_devices()[:1], []
+    with pytest.raises(jobs.Interrupted):
+        jobs.run(PAIR, run_folder, devices=device, report=chunks.append, stop=lambda: len(chunks) == 2)
+    assert (run_folder / "checkpoint.npz").exists()
+    jobs.run(PAIR, run_folder, devices=device)
+    assert_same_record(record(run_folder), record(pair))
+
+
+def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch):
+    before = snapshot(pair)
+    monkeypatch.setattr(jobs, "Program", lambda *args: pytest.fail("the job was run again"))
+    summary = jobs.run(PAIR, pair)
+    assert summary == checkpoint.read_json(pair / "summary.json")
+    assert snapshot(pair) == before
+
+
+def test_a_folder_of_another_job_is_refused_by_the_field_that_differs(pair: Path):
+    before = snapshot(pair)
+    with pytest.raises(UserError, match=r"seeds 2 there, 3 now"):
+        jobs.run(dataclasses.replace(PAIR, seeds=3), pair)
+    assert snapshot(pair) == before
+
+
+def test_the_summary_scores_each_lane_from_its_record(pair: Path):
+    summary, returns = checkpoint.read_json(pair / "summary.json"), record(pair)["returns"]
+    assert summary["job"] == PAIR.to_json()
+    assert [lane["seed"] for lane in summary["lanes"]] == [0, 1]
+    assert [lane["diverged"] for lane in summary["lanes"]] == [-1, -1]
+    for lane, row in zip(summary["lanes"], returns, strict=True):
+        assert lane["auc"] == pytest.approx(sum(map(float, row)) / 500 / 10)  # always right returns 10
+    assert summary["env_steps"] == 2 * 500 * 18
+
+
+def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_path: Path):
+    base = Job("chain-10", "temporl", seeds=1, episodes=200, learning_rate=(1e-3, 1e30))
+    calm = dataclasses.replace(base, learning_rate=(1e-3, 5e-4))
+    told: list[list[int]] = []
+    device = jax.local_devices()[:1]
+    lost = jobs.run(base, tmp_path / "lost", devices=device, report=lambda progress: told.append(progress.diverged))
+    kept = jobs.run(calm, tmp_path / "kept", devices=device)
+    assert told[-1] == [1]
+    assert [lane["learning_rate"] for lane in lost["lanes"]] == [1e-3, 1e30]
+    assert lost["lanes"][0]["diverged"] == -1
+    assert lost["lanes"][1]["diverged"] in (1800, 3600)
+    assert [lane["diverged"] for lane in kept["lanes"]] == [-1, -1]
+    beside_lost, beside_calm = record(tmp_path / "lost"), record(tmp_path / "kept")
+    for name in records.PER_EPISODE:
+        np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
+    for name in records.PER_CHUNK:
+        np.testing.assert_array_equal(beside_lost[name][:, 0], beside_calm[name][:, 0], err_msg=name)
+    last = json.loads((tmp_path / "lost" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["diverged"] == [1]
+
+
+def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story, run_folder: Path):
+    job, devices, chunks = dataclasses.replace(PAIR, seeds=4), jax.local_devices(), []
+    assert len(devices) > 1
+    with pytest.raises(jobs.Interrupted):
+        jobs.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
+    jobs.run(job, run_folder, devices=devices[:2])
+    found, wanted = record(run_folder), record(story.reference)
+    for name in records.PER_EPISODE:
+        np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
+    for name in records.PER_CHUNK:
+        np.testing.assert_array_equal(found[name], wanted[name][:5], err_msg=name)
+
+
+def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
+    """Else a run whose devices have a lane each goes on differently on fewer devices."""
+    tasks = [tiny_task("temporl"), tiny_task("temporl", learning_rate=0.02)]
+    alone, company = (Program(tasks[:n], range(n), jax.local_devices()[:1]) for n in (1, 2))
+    for program in (alone, company):
+        program.begin()
+        program.advance(30)
+    first, lone = (
+        {name: array[:1] for name, array in checkpoint.leaves_of(program.state()).items()}
+        for program in (company, alone)
+    )
+    assert_same_record(lone, first)
+
+
+def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
+    job = Job("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
+    assert job.lanes() == [
+        {"lam": -1.0, "gamma": 0.9, "seed": 7},
+        {"lam": -1.0, "gamma": 0.9, "seed": 8},
+        {"lam": -1.0, "gamma": 0.5, "seed": 7},
+        {"lam": -1.0, "gamma": 0.5, "seed": 8},
+        {"lam": 2.0, "gamma": 0.9, "seed": 7},
+        {"lam": 2.0, "gamma": 0.9, "seed": 8},
+        {"lam": 2.0, "gamma": 0.5, "seed": 7},
+        {"lam": 2.0, "gamma": 0.5, "seed": 8},
+    ]
+    tasks = job.tasks()
+    assert [(task.agent.lam.lam, task.plan.gamma) for task in tasks] == [
+        (lane["lam"], lane["gamma"]) for lane in job.lanes()
+    ]
+
+
+def test_values_and_sizes_reach_the_tasks():
+    job = Job("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
+    (task,) = job.tasks()
+    assert task.plan.learning_rate == 0.25
+    assert task.plan.epsilon.horizon == 3
+    assert task.agent.extension.max_length == 4
+    assert task.agent.extension.heads == 6
+    (task,) = Job("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks()
+    assert task.agent.extension.mu == 2.5
+
+
+CHANGES: dict[str, Any] = {
+    "env": "chain-11",
+    "agent": "ute-1step",
+    "setting": "text",
+    "seeds": 3,
+    "first_seed": 1,
+    "episodes": 101,
+    "lam": (2.0,),
+    "gamma": (0.9,),
+    "learning_rate": (0.1,),
+    "epsilon_horizon": (10.0,),
+    "max_length": 9,
+    "heads": 9,
+}
+UTE = Job("chain-10", "ute", seeds=2, episodes=100)
+
+
+def test_no_two_configurations_share_a_name():
+    ez = Job("chain-10", "ez-greedy", seeds=2, episodes=100)
+    made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,))]
+    made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
+    assert {*CHANGES, "mu"} == {f.name for f in dataclasses.fields(Job)}
+    assert len({job.name for job in made}) == len(made)
+
+
+def test_a_configuration_always_has_the_same_name():
+    job = dataclasses.replace(UTE, lam=(2.0, -1.0))
+    assert job.name == Job("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
+    assert job.name.startswith("chain-10_ute_released_")
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_job_comes_back_from_json(field: str):
+    job = dataclasses.replace(UTE, **{field: CHANGES[field]})
+    again = Job.from_json(json.loads(json.dumps(job.to_json())))
+    assert again == job
+    assert again.name == job.name
+    assert hash(again) == hash(job)
+
+
+def test_the_papers_number_of_episodes_is_the_default():
+    assert Job("chain-10", "ddqn").episodes == 1000
+
+
+@pytest.mark.parametrize("field", ["lam", "gamma", "learning_rate", "epsilon_horizon"])
+def test_a_value_that_is_not_a_number_is_refused(field: str):
+    with pytest.raises(UserError, match=field.replace("_", "-")):
+        dataclasses.replace(UTE, **{field: (math.nan,)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"colour": "red"}, {"seeds": "three"}, {"seeds": 2.5}, {"env": 5}, {"agent": []}, {"lam": 5}, {"lam": ["x"]}],
+    ids=str,
+)
+def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
+    with pytest.raises(UserError):
+        Job.from_json(UTE.to_json() | change)
+
+
+def test_a_chunk_divides_the_episodes_where_it_can():
+    assert jobs._rounds(18, 1000) == 100
+    assert jobs._rounds(18, 101) == 101
+    assert jobs._rounds(18, 5) == 5
+    assert jobs._rounds(5000, 7) == 1
+    assert jobs._rounds(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
+
+
+def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
+    """Any numbers at all, also in the rows past `finished`, which nobody may read."""
+    table = (lanes, rows)
+    return Chunk(
+        finished=rng.integers(0, rows + 1, lanes).astype(np.int32),
+        returns=rng.normal(size=table).astype(np.float32),
+        steps=rng.integers(1, 50, table).astype(np.int32),
+        decisions=rng.integers(1, 50, table).astype(np.int32),
+        lam=rng.normal(size=table).astype(np.float32),
+        lengths=rng.integers(0, 9, (lanes, 3)).astype(np.int32),
+        visits=rng.integers(0, 9, (lanes, 5)).astype(np.int32),
+        finite=rng.random(lanes) < 0.7,
+    )
+
+
+def test_records_hold_what_lists_of_rows_would_hold():
+    rng = np.random.default_rng(1)
+    lanes, clocks = 4, [10, 25, 30, 70, 71]
+    kept = Records.empty(lanes, max_length=3, places=5)
+    rows: list[list[tuple[float, ...]]] = [[] for _ in range(lanes)]
+    lost = [-1] * lanes
+    chunks = [ragged_chunk(rng, lanes, rows=6) for _ in clocks]
+    chunks[2] = chunks[2]._replace(finished=np.zeros(lanes, np.int32))
+    for chunk, t in zip(chunks, clocks, strict=True):
+        kept.add(chunk, t)
+        for i in range(lanes):
+            for k in range(chunk.finished[i]):
+                rows[i].append((chunk.returns[i, k], chunk.steps[i, k], chunk.decisions[i, k], chunk.lam[i, k]))
+            if not chunk.finite[i] and lost[i] == -1:
+                lost[i] = t
+    most = max(map(len, rows))
+    assert len({len(r) for r in rows}) > 1
+    assert kept["count"].tolist() == [len(r) for r in rows]
+    for column, (name, blank) in enumerate({"returns": math.nan, "steps": 0, "decisions": 0, "lam": math.nan}.items()):
+        wanted = [[row[column] for row in r] + [blank] * (most - len(r)) for r in rows]
+        np.testing.assert_array_equal(kept[name], np.asarray(wanted, kept[name].dtype))
+        assert kept[name].dtype == records.PER_EPISODE[name]
+    np.testing.assert_array_equal(kept["lengths"], [chunk.lengths for chunk in chunks])
+    np.testing.assert_array_equal(kept["visits"], [chunk.visits for chunk in chunks])
+    assert kept["clock"].tolist() == clocks
+    assert kept["diverged"].tolist() == lost
+    assert_same_record(Records(**kept.arrays()).arrays(), kept.arrays())
+    cut = kept.cut(5)
+    assert cut["returns"].shape == (lanes, 5)
+    assert cut["count"].tolist() == [min(5, len(r)) for r in rows]
+    np.testing.assert_array_equal(cut["steps"], kept["steps"][:, :5])
+
+
+def test_auc_is_the_mean_return_over_the_best_return():
+    returns = np.asarray([[0, 10, 10, 10], [5, 0, math.nan, math.nan]], np.float32)
+    assert records.auc(returns, 10.0).tolist() == [0.75, 0.25]

@@ -1,0 +1,343 @@
+"""Temporal-difference arithmetic, target networks and losses against numbers worked by hand and plain NumPy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import stats
+
+from tenuto import td
+from tenuto.actions import BootstrappedQ, DoubleQ
+from tenuto.errors import UserError
+from tenuto.extensions import SkipQ, Uncertain
+from tenuto.plan import Periodic, Polyak
+from tenuto.spaces import Discrete
+from tenuto.types import Span
+
+ACTIONS = Discrete(3)
+OBS_SIZE = 2
+
+
+# --- arithmetic ------------------------------------------------------------------------------------------------
+
+
+def test_double_q_lets_the_online_network_choose_and_the_target_network_judge() -> None:
+    online, target = jnp.array([1.0, 3.0, 2.0]), jnp.array([10.0, 20.0, 30.0])
+    assert td.double_q(online, target) == 20.0
+
+
+def test_huber_is_square_within_one_and_linear_beyond() -> None:
+    prediction = jnp.array([0.5, 1.0, 3.0, -3.0])
+    np.testing.assert_allclose(td.error("huber", prediction, jnp.zeros(4)), [0.125, 0.5, 2.5, 2.5])
+
+
+def test_squared_error_is_the_whole_square() -> None:
+    np.testing.assert_allclose(td.error("squared", jnp.array([0.5, -3.0]), jnp.array([0.0, 1.0])), [0.25, 16.0])
+
+
+def test_an_unknown_error_is_named_and_the_known_ones_listed() -> None:
+    with pytest.raises(UserError, match=r"'cubic'.*huber, squared"):
+        td.error("cubic", jnp.zeros(1), jnp.zeros(1))
+
+
+def test_masked_mean_divides_by_the_mask_of_what_it_averaged() -> None:
+    each = jnp.array([[1.0, 10.0], [3.0, 20.0], [8.0, 60.0]])
+    weight = jnp.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    # The first head heeds 1 and 3: mean 2. The second heeds 20 only. Their mean is 11.
+    assert td.masked_mean(each, weight) == 11.0
+
+
+def test_a_head_that_heeds_no_sample_adds_zero() -> None:
+    each = jnp.array([[4.0, 9.0], [6.0, 9.0]])
+    weight = jnp.array([[1.0, 0.0], [1.0, 0.0]])
+    assert td.masked_mean(each, weight) == 2.5
+    assert td.masked_mean(each, jnp.zeros((2, 2))) == 0.0
+
+
+def test_a_masked_sample_has_no_gradient() -> None:
+    weight = jnp.array([[1.0, 0.0], [1.0, 1.0]])
+    gradient = jax.grad(td.masked_mean)(jnp.ones((2, 2)), weight)
+    np.testing.assert_allclose(gradient, [[0.25, 0.0], [0.25, 0.5]])
+
+
+def test_bootstrap_masks_are_independent_coins_of_the_given_bias() -> None:
+    draws, heads, keep = 4000, 4, 0.3
+    keys = jax.random.split(jax.random.key(0), draws)
+    masks = np.asarray(jax.jit(jax.vmap(lambda k: td.bootstrap_mask(k, keep, heads)))(keys))
+    assert set(np.unique(masks)) == {0.0, 1.0}
+    low, high = stats.binom.interval(1 - 1e-4, draws, keep)
+    kept = masks.sum(0)
+    assert ((low <= kept) & (kept <= high)).all()
+    # All sixteen patterns of four heads come as often as independent coins make them.
+    seen = np.bincount((masks @ 2 ** np.arange(heads)).astype(int), minlength=2**heads)
+    ones = np.array([bin(i).count("1") for i in range(2**heads)])
+    assert stats.chisquare(seen, draws * keep**ones * (1 - keep) ** (heads - ones)).pvalue > 1e-3
+
+
+def test_a_bootstrap_mask_that_keeps_all_is_all_ones() -> None:
+    assert td.bootstrap_mask(jax.random.key(0), 1.0, 5).tolist() == [1.0] * 5
+
+
+def test_first_accepted_keeps_the_first_few_and_no_rejected_one() -> None:
+    rng = np.random.default_rng(0)
+    keep = jax.jit(td.first_accepted, static_argnums=1)
+    for share in (0.0, 0.2, 0.5, 1.0):
+        for _ in range(10):
+            accepted = rng.random(12) < share
+            want, taken = [], 0
+            for yes in accepted:
+                use = bool(yes) and taken < 4
+                taken += use
+                want.append(float(use))
+            assert keep(accepted, 4).tolist() == want
+
+
+# --- target networks -------------------------------------------------------------------------------------------
+
+
+def copies(target: Periodic, every: int, last: int) -> list[int]:
+    """The updates, `every` steps apart, at which the online network is copied."""
+    online, old = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
+    return [t for t in range(every, last + 1, every) if target.track(online, old, jnp.int32(t), every)["w"].all()]
+
+
+def test_periodic_target_is_copied_when_a_multiple_of_the_period_was_passed_since_the_last_update() -> None:
+    assert copies(Periodic(10), every=1, last=35) == [10, 20, 30]
+    assert copies(Periodic(10), every=4, last=40) == [12, 20, 32, 40]
+    assert copies(Periodic(10), every=25, last=100) == [25, 50, 75, 100]
+
+
+def test_periodic_target_stays_as_it_is_between_copies() -> None:
+    old = {"w": jnp.array([3.0, 4.0])}
+    kept = Periodic(10).track({"w": jnp.ones(2)}, old, jnp.int32(11), 1)
+    assert kept["w"].tolist() == [3.0, 4.0]
+
+
+def test_polyak_target_goes_its_share_of_the_way() -> None:
+    online, target = {"w": jnp.array([8.0, 0.0])}, {"w": jnp.array([0.0, 4.0])}
+    for t in (1, 2):
+        target = Polyak(0.25).track(online, target, jnp.int32(t), 1)
+    # 0 -> 2 -> 3.5 and 4 -> 3 -> 2.25
+    assert target["w"].tolist() == [3.5, 2.25]
+
+
+# --- losses, from the same weights in NumPy --------------------------------------------------------------------
+
+
+def mlp(layers: Any, x: np.ndarray) -> np.ndarray:
+    for i, layer in enumerate(layers):
+        x = layer.weight @ x + layer.bias
+        if i + 1 < len(layers):
+            x = np.maximum(x, 0)
+    return x
+
+
+def option_values(net: Any, x: np.ndarray, choice: int) -> np.ndarray:
+    if net.trunk is not None:
+        x = np.maximum(mlp(net.trunk.layers, x), 0)
+    code = np.array([float(choice)])
+    if net.embedding is not None:
+        code = np.maximum(mlp(net.embedding.layers, code), 0)
+    return mlp(net.head.layers, np.concatenate([x, code]))
+
+
+def member(ensemble: Any, head: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[head], ensemble.members)
+
+
+def wide(tree: Any) -> Any:
+    """The same numbers in float64, for NumPy."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+
+
+def huber(difference: float) -> float:
+    return 0.5 * difference**2 if abs(difference) <= 1 else abs(difference) - 0.5
+
+
+def square(difference: float) -> float:
+    return difference**2
+
+
+def numeric_gradient(function: Callable[[Any], float], tree: Any) -> np.ndarray:
+    """Central differences in float64, weight by weight."""
+    leaves, structure = jax.tree.flatten(wide(tree))
+    slopes = []
+    for leaf in leaves:
+        for place in np.ndindex(leaf.shape):
+            middle, ends = leaf[place], []
+            for shift in (1e-6, -1e-6):
+                leaf[place] = middle + shift
+                ends.append(function(jax.tree.unflatten(structure, leaves)))
+            leaf[place] = middle
+            slopes.append((ends[0] - ends[1]) / 2e-6)
+    return np.array(slopes)
+
+
+def spans(terminated: bool) -> list[Span]:
+    """A few spans of several lengths, with rewards that put some errors inside Huber's square and some outside."""
+    rng = np.random.default_rng(3)
+    out = []
+    for choice, length, reward in ((0, 1, 0.1), (1, 2, -4.0), (2, 3, 0.5), (1, 3, 3.0)):
+        obs, next_obs = rng.normal(size=(2, OBS_SIZE)).astype(np.float32)
+        discount = 0.0 if terminated else 0.9**length
+        out.append(
+            Span(obs, jnp.int32(choice), jnp.int32(length), jnp.float32(reward), jnp.float32(discount), next_obs)
+        )
+    return out
+
+
+def plain(span: Span) -> tuple[np.ndarray, int, int, float, float, np.ndarray]:
+    return (
+        np.asarray(span.obs, np.float64),
+        int(span.choice),
+        int(span.length),
+        float(span.reward),
+        float(span.discount),
+        np.asarray(span.next_obs, np.float64),
+    )
+
+
+def two_nets(part: DoubleQ | BootstrappedQ) -> tuple[Any, Any]:
+    make = jax.jit(lambda key: part.init(OBS_SIZE, ACTIONS, key))
+    return make(jax.random.key(0)), make(jax.random.key(1))
+
+
+@pytest.mark.parametrize(("kind", "slow"), [("huber", huber), ("squared", square)])
+def test_double_q_loss_is_the_numpy_one(kind: str, slow: Callable[[float], float]) -> None:
+    part = DoubleQ(hidden=(4,), error=kind)
+    q, target = two_nets(part)
+    loss = jax.jit(lambda span: part.loss(q, target, span, jax.random.key(0), ACTIONS))
+    online, judge = wide(q).layers, wide(target).layers
+    agreed = []
+    for span in spans(terminated=False) + spans(terminated=True):
+        obs, choice, _, reward, discount, next_obs = plain(span)
+        picked = np.argmax(mlp(online, next_obs))
+        agreed.append(picked == np.argmax(mlp(judge, next_obs)))
+        goal = reward + discount * mlp(judge, next_obs)[picked]
+        each, weight = loss(span)
+        np.testing.assert_allclose(each, [slow(mlp(online, obs)[choice] - goal)], rtol=1e-4, atol=1e-6)
+        assert weight.tolist() == [1.0]
+    assert not all(agreed), "the two networks must differ, or single Q-learning would pass"
+
+
+def test_double_q_gradient_does_not_flow_through_the_goal() -> None:
+    """With one network as its own target, the slope is that of the prediction alone, the goal held still."""
+    part = DoubleQ(hidden=(4,))
+    q, _ = two_nets(part)
+    gradient = jax.jit(jax.grad(lambda net, span: part.loss(net, net, span, jax.random.key(0), ACTIONS).each.sum()))
+    for span in spans(terminated=False):
+        obs, choice, _, reward, discount, next_obs = plain(span)
+        goal = reward + discount * mlp(wide(q).layers, next_obs).max()
+        want = numeric_gradient(lambda net, o=obs, c=choice, g=goal: huber(mlp(net.layers, o)[c] - g), q)
+        np.testing.assert_allclose(ravel_pytree(gradient(q, span))[0], want, atol=1e-4)
+        assert abs(want).max() > 1e-2
+
+
+def test_bootstrapped_q_loss_gives_each_head_the_goal_of_its_own_target_head() -> None:
+    part = BootstrappedQ(hidden=(4,), heads=3)
+    q, target = two_nets(part)
+    loss = jax.jit(lambda span, key: part.loss(q, target, span, key, ACTIONS))
+    online, judge = wide(q), wide(target)
+    weights = []
+    for i, span in enumerate(spans(terminated=False) + spans(terminated=True)):
+        obs, choice, _, reward, discount, next_obs = plain(span)
+        want = []
+        for head in range(3):
+            mine, its = member(online, head).layers, member(judge, head).layers
+            goal = reward + discount * mlp(its, next_obs)[np.argmax(mlp(mine, next_obs))]
+            want.append(huber(mlp(mine, obs)[choice] - goal))
+        each, weight = loss(span, jax.random.key(i))
+        np.testing.assert_allclose(each, want, rtol=1e-4, atol=1e-6)
+        weights.append(weight.tolist())
+    assert {w for row in weights for w in row} == {0.0, 1.0}
+    assert len({tuple(row) for row in weights}) > 1, "the mask is drawn for each sample"
+
+
+def test_bootstrapped_q_gradient_does_not_flow_through_the_goal() -> None:
+    part = BootstrappedQ(hidden=(4,), heads=2, keep=1.0)
+    q, _ = two_nets(part)
+    gradient = jax.jit(jax.grad(lambda net, span: part.loss(net, net, span, jax.random.key(0), ACTIONS).each.sum()))
+    span = spans(terminated=False)[2]
+    obs, choice, _, reward, discount, next_obs = plain(span)
+    goals = [reward + discount * mlp(member(wide(q), h).layers, next_obs).max() for h in range(2)]
+
+    def slow(net: Any) -> float:
+        return sum(huber(mlp(member(net, h).layers, obs)[choice] - goals[h]) for h in range(2))
+
+    np.testing.assert_allclose(ravel_pytree(gradient(q, span))[0], numeric_gradient(slow, q), atol=1e-4)
+
+
+def test_bootstrapped_q_value_is_of_the_mean_over_heads() -> None:
+    part = BootstrappedQ(hidden=(4,), heads=3)
+    q, target = two_nets(part)
+    value = jax.jit(lambda obs: part.value(q, target, obs, ACTIONS))
+    for span in spans(terminated=False):
+        online, judge = (
+            np.mean([mlp(member(wide(net), h).layers, plain(span)[5]) for h in range(3)], axis=0) for net in (q, target)
+        )
+        np.testing.assert_allclose(value(span.next_obs), judge[np.argmax(online)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("part", [DoubleQ(hidden=(4,)), BootstrappedQ(hidden=(4,), heads=3)], ids=["one", "heads"])
+def test_a_terminated_span_does_not_bootstrap(part: DoubleQ | BootstrappedQ) -> None:
+    q, target = two_nets(part)
+    loss = jax.jit(lambda span: part.loss(q, target, span, jax.random.key(0), ACTIONS).each)
+    for over, going_on in zip(spans(terminated=True), spans(terminated=False), strict=True):
+        elsewhere = np.asarray(over.next_obs) + 5
+        np.testing.assert_array_equal(loss(over), loss(over._replace(next_obs=elsewhere)))
+        assert (loss(going_on) != loss(going_on._replace(next_obs=elsewhere))).any()
+
+
+@pytest.mark.parametrize(("before", "embed", "after"), [((4,), 2, ()), ((), 0, (4,))], ids=["trunk", "plain"])
+def test_skip_q_loss_and_gradient_are_the_numpy_ones(
+    before: tuple[int, ...], embed: int, after: tuple[int, ...]
+) -> None:
+    part = SkipQ(3, before, embed, after)
+    net = jax.jit(lambda key: part.init(OBS_SIZE, ACTIONS, key))(jax.random.key(2))
+
+    def total(n: Any, span: Span, goal: jax.Array) -> tuple[jax.Array, td.Loss]:
+        loss = part.loss(n, span, goal, jax.random.key(0), ACTIONS)
+        return loss.each.sum(), loss
+
+    both = jax.jit(jax.value_and_grad(total, has_aux=True))
+    for span in spans(terminated=False):
+        obs, choice, length, reward, *_ = plain(span)
+        (_, (each, weight)), gradient = both(net, span, span.reward)
+
+        def slow(n: Any, o: np.ndarray = obs, c: int = choice, j: int = length, g: float = reward) -> float:
+            return huber(option_values(n, o, c)[j - 1] - g)
+
+        np.testing.assert_allclose(each, [slow(wide(net))], rtol=1e-4, atol=1e-6)
+        assert weight.tolist() == [1.0]
+        np.testing.assert_allclose(ravel_pytree(gradient)[0], numeric_gradient(slow, net), atol=1e-4)
+
+
+def test_uncertain_loss_draws_every_head_to_one_goal_and_masks_the_gradient() -> None:
+    part = Uncertain(3, heads=3, after=(4,))
+    net = jax.jit(lambda key: part.init(OBS_SIZE, ACTIONS, key))(jax.random.key(2))
+
+    def total(n: Any, span: Span, goal: jax.Array, key: jax.Array) -> tuple[jax.Array, td.Loss]:
+        loss = part.loss(n, span, goal, key, ACTIONS)
+        return td.masked_mean(loss.each[None], loss.weight[None]), loss
+
+    both = jax.jit(jax.value_and_grad(total, has_aux=True))
+    seen = set()
+    for i, span in enumerate(spans(terminated=False)):
+        obs, choice, length, reward, *_ = plain(span)
+        (mean, (each, weight)), gradient = both(net, span, span.reward, jax.random.key(i))
+        mask = np.asarray(weight)
+        seen.add(tuple(mask.tolist()))
+
+        def slow(n: Any, o: np.ndarray = obs, c: int = choice, j: int = length, g: float = reward) -> np.ndarray:
+            return np.array([huber(option_values(member(n, h), o, c)[j - 1] - g) for h in range(3)])
+
+        np.testing.assert_allclose(each, slow(wide(net)), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(mean, (slow(wide(net)) * mask).sum() / 3, rtol=1e-4, atol=1e-6)
+        want = numeric_gradient(lambda n, f=slow, m=mask: (f(n) * m).sum() / 3, net)
+        np.testing.assert_allclose(ravel_pytree(gradient)[0], want, atol=1e-4)
+    assert len(seen) > 1
+    assert {w for mask in seen for w in mask} == {0.0, 1.0}
