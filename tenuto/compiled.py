@@ -19,13 +19,12 @@ from tenuto import loop
 from tenuto.loop import Lane, Task
 from tenuto.types import Event
 
-UNROLL = 1  # steps per turn of the inner loop: fewer copies between turns (measured on CPU and GPU)
+UNROLL = 2  # steps per turn of the inner loop: a fifth faster on a GPU, no matter on a CPU
 
 
 class Running(NamedTuple):
     """The part of each lane's current episode that earlier chunks saw."""
 
-    returns: Float[Array, " lanes"]
     steps: Int[Array, " lanes"]
     decisions: Int[Array, " lanes"]
 
@@ -48,7 +47,7 @@ def start(tasks: Task, keys: Array) -> tuple[Lane, Running]:
     """All lanes before their first step; `tasks` and `keys` carry the lane axis."""
     lanes = jax.vmap(loop.start)(tasks, keys)
     zero = jnp.zeros(len(keys), jnp.int32)
-    return lanes, Running(jnp.zeros(len(keys)), zero, zero)
+    return lanes, Running(zero, zero)
 
 
 @partial(jax.jit, static_argnames=("rounds", "rows"), donate_argnames=("lanes", "running"))
@@ -100,19 +99,28 @@ def summarise(
     ended = jnp.cumsum(stream.over)
     episode = ended - stream.over  # the row each step belongs to; the last is still running
 
-    def per_episode(x: Array, before: Array) -> Array:
+    def counted(x: Array, before: Array) -> Array:
         return jax.ops.segment_sum(x, episode, rows + 1).at[0].add(before)
 
-    decided = stream.length > 0
-    returns = per_episode(stream.reward, running.returns)
-    steps = per_episode(jnp.ones_like(episode), running.steps)
-    decisions = per_episode(decided.astype(jnp.int32), running.decisions)
-    lam = per_episode(jnp.where(stream.over, stream.lam, 0.0), jnp.float32(0))
+    def at_the_end(x: Array) -> Array:
+        return jnp.zeros(rows, x.dtype).at[jnp.where(stream.over, episode, rows)].set(x, mode="drop")
+
+    steps = counted(jnp.ones_like(episode), running.steps)
+    decisions = counted((stream.length > 0).astype(jnp.int32), running.decisions)
     lengths = jnp.zeros(J + 1, jnp.int32).at[stream.length].add(1)[1:]
     visits = jnp.zeros(places, jnp.int32).at[stream.place].add(1)
     last = ended[-1]
-    chunk = Chunk(last, returns[:rows], steps[:rows], decisions[:rows], lam[:rows], lengths, visits, finite)
-    return Running(returns[last], steps[last], decisions[last]), chunk
+    chunk = Chunk(
+        finished=last,
+        returns=at_the_end(stream.episode_return),
+        steps=steps[:rows],
+        decisions=decisions[:rows],
+        lam=at_the_end(stream.lam),
+        lengths=lengths,
+        visits=visits,
+        finite=finite,
+    )
+    return Running(steps[last], decisions[last]), chunk
 
 
 class Program:

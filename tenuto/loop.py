@@ -152,7 +152,7 @@ def absorb(
     option = lane.option._replace(done=lane.option.done + 1)
     episode_return = lane.episode_return + step.reward
     event = Event(
-        reward=step.reward,
+        episode_return=episode_return,
         over=over,
         length=jnp.where(decided, option.length, 0).astype(jnp.uint16),
         lam=lane.lam,

@@ -46,7 +46,7 @@ def run_on_host(agent):
     task = jax.tree.map(np.asarray, tiny_task(agent))
     start, draw, choose, absorb, learn = map(jax.jit, (loop.start, loop.draw, loop.choose, loop.absorb, loop.learn))
     lane = start(task, jax.random.key(SEED))
-    place, time, stream = 1, 0, []
+    place, time, total, stream = 1, 0, np.float32(0), []
     for t in map(np.int32, range(STEPS)):
         drawn = draw(task, lane.step_key, t)
         lane, decided = choose(task, lane, t, drawn)
@@ -56,10 +56,11 @@ def run_on_host(agent):
         lane, event = absorb(task, lane, step, decided, t, drawn)
         moment = Moment(now, int(option.action), reward, time == HORIZON, bool(decided), int(option.length), lam)
         stream.append(moment)
-        assert (int(event.place), bool(event.over), float(event.reward)) == (now, moment.over, np.float32(reward))
+        total += np.float32(reward)
+        assert (int(event.place), bool(event.over), float(event.episode_return)) == (now, moment.over, total)
         assert int(event.length) == (moment.length if decided else 0)
         if moment.over:
-            place, time = 1, 0
+            place, time, total = 1, 0, np.float32(0)
         lane = lane._replace(env=ChainState(np.int32(place), np.int32(time)), obs=thermometer(place))
         if (t + 1) % HORIZON == 0:
             lane = learn(task, lane, t + 1)
@@ -149,3 +150,12 @@ def test_lengths_decided_sum_to_the_steps_and_what_the_episode_ends_cut_off(both
         assert lengths.sum() == STEPS
     if agent == "dar":  # options of ten steps on episodes of thirteen
         assert cut > 0
+
+
+def test_lengths_beyond_a_byte_are_recorded_whole():
+    task = jax.tree.map(np.asarray, tiny_task("ddqn"))
+    lane = loop.start(task, jax.random.key(SEED))
+    lane = lane._replace(option=lane.option._replace(length=np.int32(300), done=np.int32(0)))
+    step = TimeStep(thermometer(2), np.float32(0), np.bool_(False), np.bool_(False))
+    _, event = loop.absorb(task, lane, step, np.bool_(True), np.int32(0), loop.draw(task, lane.step_key, np.int32(0)))
+    assert int(event.length) == 300
