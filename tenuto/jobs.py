@@ -124,8 +124,12 @@ class Job:
         if self.max_length is not None:
             if isinstance(extension, Joint):
                 raise UserError(f"agent '{self.agent}' has fixed lengths {extension.offered}: leave --max-length out")
-            field = "longest" if isinstance(extension, Zeta) else "max_length"
-            extension = dataclasses.replace(extension, **{field: self.max_length})
+            sized = {"max_length": self.max_length}
+            if isinstance(extension, Zeta):
+                if self.max_length <= extension.extra:
+                    raise UserError(f"--max-length must be at least {extension.extra + 1} for {self.agent} here")
+                sized = {"longest": self.max_length - extension.extra}
+            extension = dataclasses.replace(extension, **sized)
         if self.heads is not None:
             if not isinstance(extension, Uncertain):
                 raise UserError(f"agent '{self.agent}' has no ensemble of option values: leave --heads out")
