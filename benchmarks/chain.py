@@ -10,14 +10,15 @@ import json
 import os
 import time
 from dataclasses import dataclass
+from datetime import date
 
 import jax
 import numpy as np
 import tyro
 
 import tenuto
-from tenuto.cli import start_jax
 from tenuto.compiled import Program
+from tenuto.devices import start_jax
 from tenuto.jobs import CHUNK_STEPS, Job
 
 
@@ -57,6 +58,7 @@ def measure(options: Options) -> dict[str, object]:
     steps = rounds * program.learn_every * options.lanes
     return {
         "name": "chain",
+        "date": date.today().isoformat(),
         "device": jax.local_devices()[0].device_kind,
         "devices": len(jax.local_devices()),
         "cores": os.cpu_count(),

@@ -18,8 +18,8 @@ import tyro
 from jaxtyping import Array
 
 from tenuto import records, stats
-from tenuto.cli import start_jax
 from tenuto.compiled import Program
+from tenuto.devices import start_jax
 from tenuto.jobs import Job
 from tenuto.replay import Replay
 from tenuto.report import published

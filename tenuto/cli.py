@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -139,10 +139,11 @@ def run(words: list[str]) -> int:
         args=words,
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    start_jax()
+    from tenuto.devices import start_jax
     from tenuto.errors import UserError
     from tenuto.jobs import Interrupted
 
+    start_jax()
     try:
         if isinstance(command, List):
             show_list()
@@ -153,24 +154,14 @@ def run(words: list[str]) -> int:
         else:
             reproduce(command, words)
     except UserError as problem:
-        errors.print(f"tenuto: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+        complain(str(problem))
         return 2
-    except Interrupted:
+    except OSError as problem:  # a full disk, a folder taken away
+        complain(f"cannot go on: {problem.strerror or problem} ({problem.filename}); what was saved is whole")
+        return 2
+    except (Interrupted, KeyboardInterrupt):
         return 130
     return 0
-
-
-def start_jax() -> None:
-    """One CPU device per core, so that jobs run side by side, and a compilation cache that outlives the process."""
-    import jax
-
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tenuto" / "xla"
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        jax.config.update("jax_compilation_cache_dir", str(home))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(RuntimeError):  # JAX is in use already: it keeps the devices it has
-        jax.config.update("jax_num_cpu_devices", cores)
 
 
 def show_list() -> None:
@@ -261,6 +252,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     from tenuto.errors import UserError, unknown
     from tenuto.experiments import chain
     from tenuto.experiments import reproduce as experiment
+    from tenuto.experiments.entry import Entry
     from tenuto.jobs import Interrupted, Job
     from tenuto.report import tables
     from tenuto.settings.chain import EPISODES, SETTINGS
@@ -276,13 +268,15 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     if not command.lengths:
         raise UserError("--lengths was given no value: the paper has 10 30 50 70")
     episodes = EPISODES // 10 if command.quick else EPISODES
-    entries = [
-        entry
-        for setting in dict.fromkeys(command.setting)
-        for entry in chain.entries(command.parts, sorted(set(command.lengths)), setting, command.seeds, episodes)
-    ]
+    asked = [(setting, part, n) for setting in command.setting for part in command.parts for n in command.lengths]
+
+    def entries(asked: Sequence[experiment.Asked]) -> list[Entry]:
+        return [
+            entry for setting, part, n in asked for entry in chain.entries(part, n, setting, command.seeds, episodes)
+        ]
+
+    todo = experiment.distinct_jobs(entries(asked))
     folder = experiment.claim(command.out, "chain", {"seeds": command.seeds, "episodes": episodes})
-    todo = experiment.distinct_jobs(entries)
     stop = threading.Event()
     with stop_on_ctrl_c(stop), bars() as progress:
         whole = progress.add_task(f"{len(todo)} jobs", total=float(len(todo)), note="")
@@ -305,7 +299,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
             say("Stopped. The same command goes on where this one stopped.")
             raise
     made = experiment.write_report(
-        entries,
+        entries(experiment.remember(folder, asked)),
         folder,
         titles=chain.TITLES,
         panel=chain.panel,
@@ -313,9 +307,15 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     )
     for (table, setting), group in tables.grouped(made).items():
         console.print(tables.rich_table(group, f"{chain.TITLES[table]}, setting {setting}"), "")
+    for line in experiment.diverged(todo, folder):
+        say(line)
     if command.quick:
         console.print("[yellow]--quick: a tenth of the episodes. These numbers mean nothing.[/]")
     say(f"Written to {folder}: cells.json, lanes.csv, table.md, learning curves (PNG, SVG)")
+
+
+def complain(problem: str) -> None:
+    errors.print(f"tenuto: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def say(line: str) -> None:
@@ -346,7 +346,7 @@ def stop_on_ctrl_c(stop: threading.Event) -> Iterator[None]:
 
     def ask(signum: int, frame: object) -> None:
         if stop.is_set():
-            raise KeyboardInterrupt
+            os._exit(130)  # threads in compiled code cannot be woken; files are only ever whole
         stop.set()
         say("Stopping after this chunk; press Ctrl-C again to end at once.")
 

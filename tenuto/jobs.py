@@ -5,6 +5,7 @@ unfinished), and at the end `records.npz` and `summary.json`. A finished folder 
 an unfinished one goes on from its checkpoint, bit for bit.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -12,7 +13,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,11 @@ from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.records import Records
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing keeps a second process out
+    fcntl = None  # type: ignore[assignment]
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C
 CHECKPOINT_SECONDS = 30.0
@@ -57,7 +63,7 @@ class Job:
             if values is not None and not values:
                 raise UserError(f"--{name.replace('_', '-')} was given no value: name at least one, or leave it out")
             if values is not None:
-                object.__setattr__(self, name, tuple(float(v) for v in values))
+                object.__setattr__(self, name, tuple(dict.fromkeys(float(v) for v in values)))
                 if not all(map(math.isfinite, getattr(self, name))):
                     raise UserError(f"--{name.replace('_', '-')} must be finite numbers, not {list(values)}")
         for name, least in (
@@ -93,6 +99,20 @@ class Job:
         """A readable folder name that no other configuration shares."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
         return f"{self.env}_{self.agent}_{self.setting}_{digest}"
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """All that the names in this job stand for. Kept with the run, so that results of an older setting are
+        never taken for those of a newer one."""
+
+        def spell(part: Any) -> Any:
+            if not dataclasses.is_dataclass(part):
+                return part
+            return {"is": type(part).__name__} | {
+                f.name: spell(getattr(part, f.name)) for f in dataclasses.fields(part)
+            }
+
+        task = self._sized(settings.assemble(self.agent, self.env, self.setting))
+        return json.loads(json.dumps(spell(task)))
 
     def lanes(self) -> list[dict[str, float | int]]:
         """What sets each lane apart: its swept values and its seed."""
@@ -186,6 +206,18 @@ def run(
     folder = claim(job, folder)
     if finished(folder):
         return checkpoint.read_json(folder / "summary.json")
+    with alone_in(folder):
+        return _run(job, folder, devices, report, stop, checkpoint_seconds)
+
+
+def _run(
+    job: Job,
+    folder: Path,
+    devices: Sequence[Any] | None,
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    checkpoint_seconds: float,
+) -> dict[str, Any]:
     tasks, lanes = job.tasks(), job.lanes()
     program = Program(tasks, [int(lane["seed"]) for lane in lanes], devices)
     kept, seconds = _begin_or_resume(program, folder)
@@ -217,9 +249,13 @@ def claim(job: Job, folder: Path) -> Path:
         differing = [f"{k} {found.get(k)!r} there, {asked[k]!r} now" for k in asked if asked[k] != found.get(k)]
         if differing:
             raise UserError(f"{folder} holds another run ({'; '.join(differing)}): choose another --out")
+        if checkpoint.read_json(config).get("hyperparameters") != job.hyperparameters():
+            raise UserError(f"{folder} was made with other hyper-parameters of the same name: choose another --out")
         return folder
     make_folder(folder)
-    checkpoint.write_json(config, {"tenuto": tenuto.__version__, "job": job.to_json()})
+    checkpoint.write_json(
+        config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
+    )
     return folder
 
 
@@ -234,6 +270,23 @@ def make_folder(folder: Path) -> None:
     except OSError as problem:
         reason = problem.strerror or problem
         raise UserError(f"cannot write to {folder} ({reason}): choose another folder for --out") from None
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder; the lock is let go even if this one is killed."""
+    with open(folder / ".lock", "w") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(
+                    f"another process is at work in {folder}: wait for it, or choose another --out"
+                ) from None
+        try:
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)
 
 
 def load_job(folder: Path) -> Job:
@@ -288,7 +341,7 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
         raise checkpoint.damaged(path, problem) from None
     program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), t)
     # Lines written after the checkpoint will be written again.
-    lines = metrics.read_text().splitlines(keepends=True)[:held] if metrics.exists() else []
+    lines = metrics.read_text(errors="replace").splitlines(keepends=True)[:held] if metrics.exists() else []
     checkpoint.write_text(metrics, "".join(lines))
     return kept, seconds
 
@@ -353,7 +406,7 @@ def _metrics_line(kept: Records) -> str:
         {
             "step": int(kept["clock"][-1]),
             "episodes": kept["count"].tolist(),
-            "recent_return": [round(float(x), 4) for x in recent],
+            "recent_return": [round(float(x), 4) if np.isfinite(x) else None for x in recent],
             "decisions_per_step": [round(float(d) / steps, 4) for d in decisions],
             "diverged": np.flatnonzero(kept["diverged"] >= 0).tolist(),
         }

@@ -9,7 +9,7 @@ import pytest
 
 from tenuto import agents
 from tenuto.actions import BootstrappedQ, DoubleQ
-from tenuto.cli import start_jax
+from tenuto.devices import start_jax
 from tenuto.envs import Chain
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task

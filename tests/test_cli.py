@@ -14,12 +14,6 @@ from tenuto.jobs import Job
 JOB = Job("chain-10", "ddqn", seeds=2, episodes=100)
 
 
-@pytest.fixture(autouse=True)
-def jax_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By conftest, and only once."""
-    monkeypatch.setattr(cli, "start_jax", lambda: None)
-
-
 def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
@@ -48,7 +42,7 @@ def train(out: Path, *words: str, env: str = "chain-10", agent: str = "ddqn") ->
         (["--agent", "xyz"], ["agent 'xyz'", "known", "ddqn", "tenuto list"]),
         (["--env", "chian-10"], ["environment 'chian-10'", "'chain-10'"]),
         (["--env", "chain-x"], ["environment 'chain-x'", "chain-"]),
-        (["--env", "chain-2"], ["3 states", "not 2"]),
+        (["--env", "chain-2"], ["3 to 10000", "not 2"]),
         (["--env", "chain--5"], ["environment 'chain--5'"]),
         (["--setting", "txt"], ["setting 'txt'", "'text'"]),
         (["--setting", "relased"], ["setting 'relased'", "'released'"]),
@@ -98,7 +92,7 @@ def test_train_names_what_is_wrong_and_makes_no_folder(
         (["chain", "--setting", "txt"], ["setting 'txt'", "'text'"]),
         (["chain", "--setting"], ["--setting", "no value"]),
         (["chain", "--lengths"], ["--lengths", "no value"]),
-        (["chain", "--lengths", "10", "2"], ["3 states", "not 2"]),
+        (["chain", "--lengths", "10", "2"], ["3 to 10000", "not 2"]),
         (["chain", "--lengths", "-5"], ["chain", "-5"]),
         (["chain", "--seeds", "0"], ["--seeds", "at least 1", "0"]),
     ],

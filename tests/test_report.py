@@ -272,14 +272,6 @@ def test_a_single_seed_is_drawn_without_a_band():
 # The whole way
 
 
-@pytest.fixture(scope="module", autouse=True)
-def jax_is_started():
-    """By conftest, and only once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "start_jax", lambda: None)
-        yield
-
-
 def reproduce(out: Path, *words: str) -> int:
     quick = ["--quick", "--seeds", "2", "--lengths", "10", "--parts", "main"]
     return cli.run(["reproduce", "chain", *quick, *words, "--out", str(out)])
@@ -324,7 +316,7 @@ def test_its_cells_are_the_table_of_the_paper_with_ddqn_beside_it(made: Path):
 def test_its_cells_are_the_means_of_its_lanes_and_of_the_records(made: Path):
     with open(made / "lanes.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    entries = chain.entries(["main"], [10], "released", seeds=2, episodes=100)
+    entries = chain.entries("main", 10, "released", seeds=2, episodes=100)
     for c, entry in zip(cells.read(made), entries, strict=True):
         values = [float(r["value"]) for r in rows if r["row"] == c.row]
         assert len(values) == 2

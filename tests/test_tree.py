@@ -66,7 +66,7 @@ def commands() -> list[str]:
     assert shown, "make demo runs tenuto"
     text = (ROOT / "README.md").read_text().replace("\\\n", " ")
     for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        shown += re.findall(r"^(?:\$ )?tenuto (.+)$", block, re.MULTILINE)
+        shown += re.findall(r"^(?:\$ )?(?:\.venv/bin/)?tenuto (.+)$", block, re.MULTILINE)
     return shown
 
 

@@ -16,12 +16,12 @@ _EXAMPLES = ("chain-10", "chain-30", "chain-50", "chain-70")
 
 def family(name: str) -> str:
     """The family an environment belongs to: what its settings are filed under."""
-    if re.fullmatch(r"chain-\d+", name):
-        return "chain"
-    raise unknown("environment", name, _EXAMPLES)
+    if not re.fullmatch(r"chain-\d+", name):
+        raise unknown("environment", name, _EXAMPLES)
+    return "chain"
 
 
 def make(name: str) -> AbstractEnv:
     """The environment of this name."""
-    assert family(name) == "chain"
+    family(name)
     return Chain(int(name.removeprefix("chain-")))

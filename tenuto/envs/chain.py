@@ -33,8 +33,8 @@ class Chain(AbstractEnv):
     size: int = eqx.field(static=True)
 
     def __init__(self, length: int, size: int | None = None):
-        if length < 3:
-            raise UserError(f"a chain needs at least 3 states, not {length}: try --env chain-10")
+        if not 3 <= length <= 10_000:
+            raise UserError(f"a chain has 3 to 10000 states, not {length}: try --env chain-10")
         if size is not None and size < length:
             raise UserError(f"a chain of {length} states does not fit into observations of size {size}")
         self.length = length

@@ -1,7 +1,8 @@
 """Chain MDP tables and figures (paper, Sec. 5.1 and appendix): which jobs make which cell."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from tenuto.agents import CATALOGUE
 from tenuto.experiments.entry import Entry
@@ -21,6 +22,17 @@ MUS = (1.25, 1.5, 2.0, 2.5, 3.0)
 LAMS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 MAX_LENGTHS = (10, 20, 30)
 LONG_CHAIN, LONG_EPISODES = 70, 5000
+
+
+class Source(NamedTuple):
+    """Where a number comes from: a job, and the swept values of the lanes that make it ({}: all lanes)."""
+
+    job: Job
+    lanes: dict[str, float]
+
+
+Number = tuple[str, str, str, float | None, Source]  # table, row, column, published value
+
 TITLES = {
     "tab:nchain_auc": "Chain MDP, normalised AUC by chain length (the paper's Table 1)",
     "tab:nchain_auc_all": "Chain MDP, normalised AUC over μ and λ by chain length (the paper's appendix)",
@@ -29,50 +41,57 @@ TITLES = {
 }
 
 
-def entries(
-    parts: Sequence[str], lengths: Sequence[int], setting: str, seeds: int, episodes: int = EPISODES
-) -> list[Entry]:
-    """Every cell of the parts asked for. Cells that share a job share its lanes."""
-    listed: list[Entry] = []
-    for n in lengths:
-        job = partial(Job, f"chain-{n}", setting=setting, seeds=seeds, episodes=episodes)
-        # One program trains every lambda (or mu) of an agent; Table 1 reads its row from the same job.
-        wide = "appendix" in parts
-        ez = job("ez-greedy", mu=MUS if wide else (1.25,))
-        ute = job("ute", lam=LAMS if wide else (2.0,))
-        temporl, ddqn = job("temporl"), job("ddqn")
-        if "main" in parts:
-            main: dict[str, tuple[Job, dict[str, float]]] = {
-                "ez-greedy": (ez, {"mu": 1.25}),
-                "temporl": (temporl, {}),
-                "ute": (ute, {"lam": 2.0}),
-            }
-            for agent, source in (main | {"ddqn": (ddqn, {})}).items():
-                paper = published.nchain_auc(agent, n)
-                listed.append(Entry("tab:nchain_auc", agent, str(n), setting, paper, *source))
-        if wide:
-            columns: dict[str, tuple[Job, dict[str, float]]] = {"temporl": (temporl, {})}
-            columns |= {f"ez-greedy mu={mu}": (ez, {"mu": mu}) for mu in MUS}
-            columns |= {f"ute lam={lam}": (ute, {"lam": lam}) for lam in LAMS}
-            for column, source in columns.items():
-                paper = published.nchain_auc_all(column, n)
-                listed.append(Entry("tab:nchain_auc_all", str(n), column, setting, paper, *source))
-        if "agents" in parts:
-            for agent in OTHER_AGENTS:
-                listed.append(Entry("agents", agent, str(n), setting, None, job(agent), {}))
-        if "max-length" in parts:
-            # The paper shows five times as many episodes for its longest chain.
-            shown = episodes * LONG_EPISODES // EPISODES if n == LONG_CHAIN else episodes
-            for j in MAX_LENGTHS:
-                column = f"N={n} J={j}"
-                sized = partial(job, episodes=shown)
-                for agent, made in {
-                    "ez-greedy": sized("ez-greedy", mu=(1.25,)),  # J is no part of it
-                    "temporl": sized("temporl", max_length=j),
-                    "ute": sized("ute", lam=(2.0,), max_length=j),
-                }.items():
-                    listed.append(Entry("fig:ncahin_performance_all", agent, column, setting, None, made, {}))
-    return listed
+def entries(part: str, length: int, setting: str, seeds: int, episodes: int = EPISODES) -> list[Entry]:
+    """Every cell of one part for one chain length. Parts share jobs: what one has trained, another only reads."""
+    job = partial(Job, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
+    make = {"main": _main, "appendix": _appendix, "agents": _agents, "max-length": _max_length}[part]
+    return [
+        Entry(table, row, column, setting, paper, *source) for table, row, column, paper, source in make(length, job)
+    ]
+
+
+def _main(n: int, job: partial[Job]) -> Iterator[Number]:
+    sources = {agent: Source(job(agent), {}) for agent in MAIN_AGENTS}
+    sources |= {"ez-greedy": _best_mu(job), "ute": _best_lam(job)}
+    for agent, source in sources.items():
+        yield "tab:nchain_auc", agent, str(n), published.nchain_auc(agent, n), source
+
+
+def _appendix(n: int, job: partial[Job]) -> Iterator[Number]:
+    # One program trains all the values that Table 1 does not have.
+    ez, ute = job("ez-greedy", mu=MUS[1:]), job("ute", lam=LAMS[:-1])
+    columns = {"temporl": Source(job("temporl"), {}), f"ez-greedy mu={MUS[0]}": _best_mu(job)}
+    columns |= {f"ez-greedy mu={mu}": Source(ez, {"mu": mu}) for mu in MUS[1:]}
+    columns |= {f"ute lam={lam}": Source(ute, {"lam": lam}) for lam in LAMS[:-1]}
+    columns |= {f"ute lam={LAMS[-1]}": _best_lam(job)}
+    for column, source in columns.items():
+        yield "tab:nchain_auc_all", str(n), column, published.nchain_auc_all(column, n), source
+
+
+def _agents(n: int, job: partial[Job]) -> Iterator[Number]:
+    for agent in OTHER_AGENTS:
+        yield "agents", agent, str(n), None, Source(job(agent), {})
+
+
+def _max_length(n: int, job: partial[Job]) -> Iterator[Number]:
+    if n == LONG_CHAIN:  # the paper shows five times as many episodes for its longest chain
+        job = partial(job, episodes=job.keywords["episodes"] * LONG_EPISODES // EPISODES)
+    for j in MAX_LENGTHS:
+        made = {
+            "ez-greedy": _best_mu(job),  # J is no part of it
+            "temporl": Source(job("temporl", max_length=j), {}),
+            "ute": Source(job("ute", lam=LAMS[-1:], max_length=j), {}),
+        }
+        for agent, source in made.items():
+            yield "fig:ncahin_performance_all", agent, f"N={n} J={j}", None, source
+
+
+def _best_mu(job: partial[Job]) -> Source:
+    return Source(job("ez-greedy", mu=MUS[:1]), {})
+
+
+def _best_lam(job: partial[Job]) -> Source:
+    return Source(job("ute", lam=LAMS[-1:]), {})
 
 
 def panel(entry: Entry) -> tuple[str, str] | None:

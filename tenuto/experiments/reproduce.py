@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, jobs, records, settings
+from tenuto import checkpoint, envs, jobs, records
 from tenuto.errors import UserError
 from tenuto.experiments.entry import Entry
 from tenuto.jobs import Interrupted, Job, Progress
@@ -20,8 +20,11 @@ from tenuto.report.cells import Cell
 GPU_WORKERS = 6  # jobs at a time on one GPU: while some compile, others run
 
 
+Asked = tuple[str, str, int]  # setting, part, chain length
+
+
 def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
-    """Make the folder this experiment's. Settings, lengths and parts may be added to it; `fixed` may not change."""
+    """Make the folder this experiment's. More can be asked of it later, but `fixed` may not change."""
     marker = folder / "experiment.json"
     asked = {"experiment": experiment, **fixed}
     if jobs.exists(marker):
@@ -33,8 +36,17 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
             raise UserError(f"{folder} holds other results ({'; '.join(differing)}): choose another --out")
         return folder
     jobs.make_folder(folder)
-    checkpoint.write_json(marker, {"tenuto": tenuto.__version__, **asked})
+    checkpoint.write_json(marker, {"tenuto": tenuto.__version__, **asked, "asked": []})
     return folder
+
+
+def remember(folder: Path, asked: Sequence[Asked]) -> list[Asked]:
+    """Note what the folder holds now; all that was ever asked of it, so that a report leaves nothing out."""
+    marker = folder / "experiment.json"
+    found = checkpoint.read_json(marker)
+    everything = sorted({*map(tuple, found.get("asked", [])), *asked})
+    checkpoint.write_json(marker, found | {"asked": everything})
+    return everything
 
 
 def run_jobs(
@@ -75,7 +87,7 @@ def run_jobs(
     with ThreadPoolExecutor(len(places)) as pool:
         running = [pool.submit(work, job) for job in todo]
         try:
-            for future in running:
+            for future in as_completed(running):
                 future.result()
         except BaseException:
             stop.set()
@@ -85,7 +97,9 @@ def run_jobs(
 
 
 def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
-    return list(dict.fromkeys(entry.job for entry in entries))
+    """The jobs behind these entries, the largest first: the last ones to end should be small."""
+    distinct = dict.fromkeys(entry.job for entry in entries)
+    return sorted(distinct, key=lambda job: -len(job.lanes()) * envs.make(job.env).obs_size)
 
 
 def returns_of(entry: Entry, folder: Path) -> np.ndarray:
@@ -97,13 +111,11 @@ def returns_of(entry: Entry, folder: Path) -> np.ndarray:
 
 def fill(entry: Entry, folder: Path) -> Cell:
     """The cell of an entry, from the finished job's records."""
-    place = folder / "jobs" / entry.job.name
-    summary = checkpoint.read_json(place / "summary.json")
-    best = settings.assemble(entry.job.agent, entry.job.env, entry.job.setting).env.best_return
+    summary = checkpoint.read_json(folder / "jobs" / entry.job.name / "summary.json")
     returns = returns_of(entry, folder)
     lanes = len(entry.job.lanes())
     return cells.make(
-        records.auc(returns, best),
+        records.auc(returns, envs.make(entry.job.env).best_return),
         table=entry.table,
         row=entry.row,
         column=entry.column,
@@ -114,6 +126,16 @@ def fill(entry: Entry, folder: Path) -> Cell:
     )
 
 
+def diverged(todo: Sequence[Job], folder: Path) -> list[str]:
+    """A line for each lane whose parameters stopped being finite. It stays in every mean: no seed is left out."""
+    lines = []
+    for job in todo:
+        for lane in checkpoint.read_json(folder / "jobs" / job.name / "summary.json")["lanes"]:
+            if lane["diverged"] >= 0:
+                lines.append(f"{job.agent} on {job.env} ({job.setting}) diverged in lane {lane}")
+    return lines
+
+
 def write_report(
     entries: Sequence[Entry],
     folder: Path,
@@ -122,23 +144,27 @@ def write_report(
     panel: Callable[[Entry], tuple[str, str] | None],
     command: str,
 ) -> list[Cell]:
-    """Write cells.json, lanes.csv, table.md and the figures; the cells of these entries."""
-    made = [fill(entry, folder) for entry in entries]
-    everything = cells.write(made, folder)
+    """Write cells.json, lanes.csv, table.md and the figures from the entries whose jobs are here; their cells.
+
+    Cells whose jobs are gone (a folder that was tidied) are kept as they are.
+    """
+    present = [entry for entry in entries if jobs.finished(folder / "jobs" / entry.job.name)]
+    made = [fill(entry, folder) for entry in present]
+    everything = sorted(cells.write(made, folder), key=lambda cell: (list(titles).index(cell.table), cell.setting))
     text = ["# Results", "", f"Last made by `{command}` with tenuto {tenuto.__version__}.", ""]
     for (table, setting), group in tables.grouped(everything).items():
         text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`"))
+    text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]
     checkpoint.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}
-    for entry in entries:
+    for entry in present:
         drawn = panel(entry)
-        if drawn is None:
-            continue
-        place, name = drawn
-        curves.setdefault((entry.table, entry.setting), {}).setdefault(place, {})[name] = returns_of(entry, folder)
+        if drawn is not None:
+            place, name = drawn
+            panels = curves.setdefault((entry.table, entry.setting), {})
+            panels.setdefault(place, {})[name] = returns_of(entry, folder)
     for (table, setting), panels in curves.items():
-        label = table.replace(":", "_")
         title = f"{titles[table].split(',')[0]}, training return, setting {setting}"
-        best = settings.assemble(entries[0].job.agent, entries[0].job.env, setting).env.best_return
-        figures.learning_curves(panels, folder / f"{label}_{setting}", title=title, best_return=best)
+        best = envs.make(present[0].job.env).best_return
+        figures.learning_curves(panels, folder / f"{table.replace(':', '_')}_{setting}", title=title, best_return=best)
     return made

@@ -41,3 +41,12 @@ def _look_up(table: Mapping[str, tuple[float, ...]], name: str, length: int) -> 
     if name not in table or length not in CHAIN_LENGTHS:
         return None
     return table[name][CHAIN_LENGTHS.index(length)]
+
+
+# Published numbers that rest on a bug of the released code, or that nothing we know of gives: told under every table.
+NOTES = {
+    "temporl": "temporl: the published numbers come from code that stores the last step of each episode twice, "
+    "which alone lifts N = 30 to about the published value (findings/temporl_duplicate.py); not rebuilt here.",
+    "ez-greedy": "ez-greedy: no reading of the text or the released code that we tried gives the published row "
+    "(docs/fidelity.md).",
+}

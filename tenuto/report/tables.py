@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from tenuto.report import published
 from tenuto.report.cells import Cell
 
 WIDE = 5
@@ -20,7 +21,7 @@ def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
 
 
 def rich_table(cells: Sequence[Cell], title: str) -> Table:
-    """One table: each cell ours ± half its interval, the published value, and a mark where that lies inside."""
+    """One table: each cell ours with its interval, the published value, and a mark where that lies inside."""
     table = Table(title=title, title_justify="left", caption=caption(cells), caption_justify="left")
     rows, columns, grid = _layout(cells)
     if len(columns) > WIDE:  # a terminal is high rather than wide
@@ -43,11 +44,14 @@ def markdown(cells: Sequence[Cell], title: str) -> str:
 
 
 def caption(cells: Sequence[Cell]) -> str:
+    """What the numbers are, and which published ones are not to be trusted."""
     seeds = sorted({cell.seeds for cell in cells})
-    return (
-        f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]; in brackets the published value, "
-        "✓ where it lies in our interval, ✗ where it does not."
-    )
+    text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
+    if any(cell.published is not None for cell in cells):
+        text += " (published value, ✓ where it lies in our interval, ✗ where it does not)."
+        named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
+        text += "".join(f" {note}" for name, note in published.NOTES.items() if name in named)
+    return text
 
 
 def _layout(cells: Sequence[Cell]) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:

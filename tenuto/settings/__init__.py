@@ -1,7 +1,6 @@
 """Settings: named, complete sets of hyper-parameters, by environment family."""
 
 from tenuto import envs
-from tenuto.envs import Chain
 from tenuto.loop import Task
 from tenuto.settings import chain
 
@@ -12,9 +11,7 @@ FAMILIES = {"chain": chain}
 
 def assemble(agent: str, env: str, setting: str) -> Task:
     """The agent, the environment and the setting of these names, ready to learn."""
-    made = envs.make(env)
-    assert isinstance(made, Chain)
-    return chain.assemble(agent, made, setting)
+    return FAMILIES[envs.family(env)].assemble(agent, envs.make(env), setting)
 
 
 def default_episodes(env: str) -> int:

@@ -14,16 +14,16 @@ class Row:
 
     parts: Mapping[type, Mapping[str, Any]]
     plan: Mapping[str, Any]
-    n_step: bool | None = None  # None: as the catalogue has it
+    n_step: bool = True  # whether agents that can learn from n-step targets do
 
-    def adjust(self, agent: Agent) -> Agent:
-        """The agent with this row's fields on its parts."""
+    def adjust(self, agent: Agent, more: Mapping[type, Mapping[str, Any]]) -> Agent:
+        """The agent with this row's fields on its parts, and with those in `more`, which hang on the environment."""
+        fields = {**self.parts, **more}
 
         def fit(part: Any) -> Any:
-            return dataclasses.replace(part, **self.parts.get(type(part), {}))
+            return dataclasses.replace(part, **fields.get(type(part), {}))
 
-        n_step = agent.n_step if self.n_step is None else agent.n_step and self.n_step
-        return Agent(fit(agent.action), fit(agent.extension), agent.lam, n_step)
+        return Agent(fit(agent.action), fit(agent.extension), agent.lam, agent.n_step and self.n_step)
 
     def make_plan(self, **more: Any) -> Plan:
         return Plan(**self.plan, **more)
