@@ -415,3 +415,26 @@ def test_records_hold_what_lists_of_rows_would_hold():
 def test_auc_is_the_mean_return_over_the_best_return():
     returns = np.asarray([[0, 10, 10, 10], [5, 0, math.nan, math.nan]], np.float32)
     assert records.auc(returns, 10.0).tolist() == [0.75, 0.25]
+
+
+def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
+    job = Job("chain-10", "ddqn", seeds=2, episodes=100)
+    folder = jobs.claim(job, tmp_path / "run")
+    with jobs.alone_in(folder), pytest.raises(UserError, match="another process"):
+        jobs.run(job, folder)
+    assert not (folder / "summary.json").exists()
+
+
+def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(tmp_path: Path):
+    job = Job("chain-10", "ddqn", seeds=2, episodes=100)
+    folder = jobs.claim(job, tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["hyperparameters"]["plan"]["learning_rate"] == 5e-4
+    config["hyperparameters"]["plan"]["learning_rate"] = 6e-4
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="other hyper-parameters"):
+        jobs.claim(job, folder)
+
+
+def test_a_value_given_twice_is_trained_once():
+    assert Job("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)

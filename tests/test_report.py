@@ -14,6 +14,7 @@ from rich.console import Console
 from tenuto import checkpoint, cli, jobs, stats
 from tenuto.errors import UserError
 from tenuto.experiments import chain
+from tenuto.experiments import reproduce as reproduce_module
 from tenuto.report import cells, figures, published, tables
 from tenuto.report.cells import Cell
 
@@ -376,3 +377,51 @@ def test_the_summary_of_each_job_names_its_configuration(made: Path):
     for folder in (made / "jobs").iterdir():
         summary = checkpoint.read_json(folder / "summary.json")
         assert jobs.Job.from_json(summary["job"]).name == folder.name
+
+
+def test_parts_share_jobs_so_that_asking_for_more_trains_nothing_again():
+    jobs_of = {part: {e.job for e in chain.entries(part, 30, "released", seeds=3)} for part in chain.PARTS}
+    values = {e.column: e for e in chain.entries("appendix", 30, "released", seeds=3)}
+    table_1 = {e.row: e.job for e in chain.entries("main", 30, "released", seeds=3)}
+    assert values["ute lam=2.0"].job == table_1["ute"]
+    assert values["ez-greedy mu=1.25"].job == table_1["ez-greedy"]
+    assert values["temporl"].job == table_1["temporl"]
+    assert len(jobs_of["appendix"] - jobs_of["main"]) == 2
+
+
+def test_a_folder_remembers_all_that_was_asked_of_it(tmp_path: Path):
+    folder = reproduce_module.claim(tmp_path / "x", "chain", {"seeds": 2, "episodes": 100})
+    assert reproduce_module.remember(folder, [("released", "main", 30)]) == [("released", "main", 30)]
+    later = reproduce_module.remember(folder, [("released", "main", 10), ("released", "main", 30)])
+    assert later == [("released", "main", 10), ("released", "main", 30)]
+
+
+def test_a_report_keeps_cells_whose_jobs_are_gone_and_draws_those_that_are_there(made: Path, tmp_path: Path):
+    folder = tmp_path / "copy"
+    shutil.copytree(made, folder)
+    entries = chain.entries("main", 10, "released", seeds=2, episodes=100)
+    shutil.rmtree(folder / "jobs" / entries[0].job.name)
+    before = {c.key: c.mean for c in cells.read(folder)}
+    made_now = reproduce_module.write_report(entries, folder, titles=chain.TITLES, panel=chain.panel, command="x")
+    assert len(made_now) == len(entries) - 1
+    assert {c.key: c.mean for c in cells.read(folder)} == pytest.approx(before, abs=1e-5)
+
+
+def test_diverged_lanes_are_told_by_lane(made: Path, tmp_path: Path):
+    folder = tmp_path / "copy"
+    shutil.copytree(made, folder)
+    (entry, *_) = chain.entries("main", 10, "released", seeds=2, episodes=100)
+    assert reproduce_module.diverged([entry.job], folder) == []
+    path = folder / "jobs" / entry.job.name / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["lanes"][1]["diverged"] = 1800
+    path.write_text(json.dumps(summary))
+    (line,) = reproduce_module.diverged([entry.job], folder)
+    assert "'seed': 1" in line
+    assert "chain-10" in line
+
+
+def test_tables_say_which_published_numbers_rest_on_a_bug():
+    text = tables.markdown([cell(row="temporl", column="30", published=0.740)], "Table 1")
+    assert "stores the last step of each episode twice" in text
+    assert "stores" not in tables.markdown([cell(row="ute", column="30", published=0.758)], "Table 1")
