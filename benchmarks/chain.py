@@ -19,7 +19,8 @@ import tyro
 import tenuto
 from tenuto.compiled import Program
 from tenuto.devices import start_jax
-from tenuto.jobs import CHUNK_STEPS, Job
+from tenuto.jobs import Job
+from tenuto.runs import CHUNK_STEPS
 
 
 @dataclass

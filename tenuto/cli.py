@@ -17,10 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+import tenuto
+
 if TYPE_CHECKING:
     from tenuto.jobs import Job
-    from tenuto.jobs import Progress as JobProgress
+    from tenuto.runs import Progress as RunProgress
 
+QUICK = "--quick: a tenth of the episodes. These numbers mean nothing."
 console = Console()
 errors = Console(stderr=True)
 
@@ -132,6 +135,9 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Do what the words of a command line say; the exit code."""
+    if words == ["--version"]:
+        say(f"tenuto {tenuto.__version__}")
+        return 0
     command = tyro.cli(
         Command,
         prog="tenuto",
@@ -141,7 +147,7 @@ def run(words: list[str]) -> int:
     )
     from tenuto.devices import start_jax
     from tenuto.errors import UserError
-    from tenuto.jobs import Interrupted
+    from tenuto.runs import Interrupted
 
     start_jax()
     try:
@@ -191,11 +197,11 @@ def train(command: Train) -> None:
 
 
 def resume(command: Resume) -> None:
-    from tenuto import jobs
+    from tenuto import runs
     from tenuto.errors import UserError
 
-    job = jobs.load_job(command.dir)
-    if jobs.finished(command.dir):
+    job = runs.load_job(command.dir)
+    if runs.finished(command.dir):
         raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
     do_job(job, command.dir, command.checkpoint_seconds)
 
@@ -204,24 +210,26 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
     import jax
     import numpy as np
 
-    from tenuto import jobs, stats
+    from tenuto import jobs, runs, stats
 
-    if jobs.unfinished(folder):
-        say(f"Going on with the unfinished run in {folder}.")
+    if runs.finished(folder):
+        say(f"{folder} is finished already; nothing was run.")
+    elif runs.unfinished(folder):
+        say(f"{folder} holds an unfinished run: going on with it.")
     stop = threading.Event()
     lanes = job.lanes()
     told: set[int] = set()
     with stop_on_ctrl_c(stop), bars() as progress:
         task = progress.add_task(f"{job.agent} on {job.env}, {len(lanes)} lanes", total=1.0, note="compiling")
 
-        def report(now: jobs.Progress) -> None:
+        def report(now: runs.Progress) -> None:
             show_progress(progress, task, now)
             for lane in set(now.diverged) - told:
                 told.add(lane)
                 progress.console.print(f"[yellow]Lane {lane} {lanes[lane]} diverged; the others go on.[/]")
 
         try:
-            summary = jobs.run(
+            summary = runs.run(
                 job,
                 folder,
                 devices=jax.local_devices(),
@@ -229,7 +237,7 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
                 stop=stop.is_set,
                 checkpoint_seconds=checkpoint_seconds,
             )
-        except jobs.Interrupted:
+        except runs.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
@@ -253,8 +261,9 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     from tenuto.experiments import chain
     from tenuto.experiments import reproduce as experiment
     from tenuto.experiments.entry import Entry
-    from tenuto.jobs import Interrupted, Job
+    from tenuto.jobs import Job
     from tenuto.report import tables
+    from tenuto.runs import Interrupted
     from tenuto.settings.chain import EPISODES, SETTINGS
 
     if command.experiment != "chain":
@@ -283,7 +292,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         tasks: dict[Job, TaskID] = {}
         lock = threading.Lock()
 
-        def report(job: Job, now: "JobProgress | None") -> None:
+        def report(job: Job, now: "RunProgress | None") -> None:
             with lock:
                 if job not in tasks:
                     tasks[job] = progress.add_task(f"{job.agent} on {job.env} ({job.setting})", total=1.0, note="")
@@ -304,13 +313,14 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         titles=chain.TITLES,
         panel=chain.panel,
         command=shlex.join(["tenuto", *words]),
+        warning=QUICK if command.quick else "",
     )
     for (table, setting), group in tables.grouped(made).items():
         console.print(tables.rich_table(group, f"{chain.TITLES[table]}, setting {setting}"), "")
     for line in experiment.diverged(todo, folder):
         say(line)
     if command.quick:
-        console.print("[yellow]--quick: a tenth of the episodes. These numbers mean nothing.[/]")
+        console.print(f"[yellow]{QUICK}[/]")
     say(f"Written to {folder}: cells.json, lanes.csv, table.md, learning curves (PNG, SVG)")
 
 
@@ -335,7 +345,7 @@ def bars() -> Progress:
     )
 
 
-def show_progress(progress: Progress, task: TaskID, now: "JobProgress") -> None:
+def show_progress(progress: Progress, task: TaskID, now: "RunProgress") -> None:
     note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}  λ {now.lam:+.2f}"
     progress.update(task, completed=now.share, note=note)
 

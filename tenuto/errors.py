@@ -11,6 +11,6 @@ class UserError(Exception):
 def unknown(kind: str, name: str, known: Iterable[str], remedy: str = "`tenuto list` shows all") -> UserError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = list(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
     hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}."
     return UserError(f"unknown {kind} '{name}': {hint} ({remedy})")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from tenuto import td
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv
-from tenuto.extensions import AbstractLearnedExtension
+from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
 from tenuto.replay import Replay
 from tenuto.types import Event, Nets, Option, Span, TimeStep
@@ -132,9 +132,8 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     epsilon = task.plan.epsilon(t, lane.episode)
     x = features(lane.obs)
     choice, explored = agent.action.act(lane.brain.action, x, lane.mood, epsilon, drawn.action)
-    action, length = agent.extension.extend(
-        lane.brain.extension, x, choice, explored, lane.lam, epsilon, drawn.extension, actions
-    )
+    now = Situation(x, explored, lane.lam, epsilon, drawn.extension)
+    action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     decided = lane.option.done >= lane.option.length
     fresh = Option(choice, action, length, done=jnp.int32(0))
     return lane._replace(option=pick(decided, fresh, lane.option)), decided

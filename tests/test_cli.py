@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto import agents, checkpoint, cli, jobs
+from tenuto import agents, checkpoint, cli, runs
 from tenuto.experiments import reproduce
 from tenuto.jobs import Job
 
@@ -163,7 +163,7 @@ def test_somebody_elses_folder_is_refused_and_left_as_it_is(
 def test_the_folder_of_another_run_is_refused_by_the_field_that_differs(
     capsys: pytest.CaptureFixture[str], run_folder: Path, words: list[str], named: str
 ):
-    jobs.claim(JOB, run_folder)
+    runs.claim(JOB, run_folder)
     before = snapshot(run_folder)
     said = complaint(capsys, *train(run_folder, *words))
     assert named in said
@@ -186,7 +186,7 @@ def test_the_folder_of_another_reproduction_is_refused_by_the_field_that_differs
 def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    jobs.claim(JOB, tmp_path / "run")
+    runs.claim(JOB, tmp_path / "run")
     reproduce.claim(tmp_path / "tables", "chain", {"seeds": 20, "episodes": 100})
     before = snapshot(tmp_path)
     assert str(tmp_path / "run") in complaint(capsys, "reproduce", "chain", "--quick", "--out", str(tmp_path / "run"))
@@ -195,7 +195,7 @@ def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
 
 
 def test_a_finished_run_is_not_resumed(capsys: pytest.CaptureFixture[str], run_folder: Path):
-    jobs.claim(JOB, run_folder)
+    runs.claim(JOB, run_folder)
     checkpoint.write_json(run_folder / "summary.json", {"lanes": []})
     before = snapshot(run_folder)
     said = complaint(capsys, "resume", str(run_folder))
@@ -242,10 +242,10 @@ def lose_clock(path: Path) -> None:
 @pytest.mark.parametrize("damage", [cut, flip, lose_arrays, lose_clock])
 def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path, damage):
     """A true checkpoint, but for its damage: what a program of this job would save before its first step."""
-    jobs.claim(JOB, run_folder)
-    program = jobs.Program(JOB.tasks(), [0, 1])
+    runs.claim(JOB, run_folder)
+    program = runs.Program(JOB.tasks(), [0, 1])
     program.begin()
-    kept = jobs.Records.empty(2, program.max_length, program.places)
+    kept = runs.Records.empty(2, program.max_length, program.places)
     arrays = checkpoint.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
     path = run_folder / "checkpoint.npz"
@@ -278,7 +278,7 @@ def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureF
 def test_a_damaged_config_is_named_and_left_as_it_is(
     capsys: pytest.CaptureFixture[str], run_folder: Path, content: str
 ):
-    jobs.claim(JOB, run_folder)
+    runs.claim(JOB, run_folder)
     (run_folder / "config.json").write_text(content)
     before = snapshot(run_folder)
     for words in (["resume", str(run_folder)], train(run_folder)):
@@ -334,12 +334,12 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]):
 def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
     capsys: pytest.CaptureFixture[str], run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    jobs.claim(JOB, run_folder)
+    runs.claim(JOB, run_folder)
     lanes = [{"seed": 0, "auc": 0.25, "diverged": -1}, {"seed": 1, "auc": 0.75, "diverged": -1}]
     summary = {"job": JOB.to_json(), "lanes": lanes, "env_steps": 3600, "seconds": 1.0}
     (run_folder / "summary.json").write_text(json.dumps(summary))
     before = snapshot(run_folder)
-    monkeypatch.setattr(jobs, "Program", lambda *args: pytest.fail("the job was run again"))
+    monkeypatch.setattr(runs, "Program", lambda *args: pytest.fail("the job was run again"))
     assert cli.run(train(run_folder)) == 0
     shown = capsys.readouterr().out
     assert "0.500" in shown

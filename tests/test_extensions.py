@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from tenuto.errors import UserError
-from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import Joint, Situation, SkipQ, Uncertain, Zeta
 from tenuto.spaces import Discrete
 
 ACTIONS = Discrete(3)
@@ -20,7 +20,7 @@ KEYS = jax.random.split(jax.random.key(0), DRAWS)
 
 
 def extend(part: Any, net: Any, choice: Any, explored: Any, lam: Any, epsilon: Any, drawn: Any) -> Any:
-    return part.extend(net, OBS, jnp.asarray(choice), explored, lam, epsilon, drawn, ACTIONS)
+    return part.extend(net, jnp.asarray(choice), Situation(OBS, explored, lam, epsilon, drawn), ACTIONS)
 
 
 # --- Zeta ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from tenuto import checkpoint, jobs, records
+from tenuto import checkpoint, records, runs
 from tenuto.compiled import Chunk, Program
 from tenuto.errors import UserError
 from tenuto.jobs import Job
@@ -54,7 +54,7 @@ def wait_for_lines(process: subprocess.Popen[str], folder: Path, number: int) ->
 
 
 def record(folder: Path) -> dict[str, np.ndarray]:
-    return jobs.read_records(folder).arrays()
+    return runs.read_records(folder).arrays()
 
 
 def assert_same_record(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
@@ -156,7 +156,7 @@ class CrashError(Exception):
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished job of two lanes."""
     folder = tmp_path_factory.mktemp("pair") / "run"
-    jobs.run(PAIR, folder, devices=jax.local_devices()[:1])
+    runs.run(PAIR, folder, devices=jax.local_devices()[:1])
     return folder
 
 
@@ -166,7 +166,7 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
 ):
     seen = []
 
-    def report(progress: jobs.Progress) -> None:
+    def report(progress: runs.Progress) -> None:
         seen.append(progress.share)
         if len(seen) == 3:
             raise CrashError
@@ -174,11 +174,11 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
     often = 0.0 if save_every_chunk else 1e9
     device = jax.local_devices()[:1]
     with pytest.raises(CrashError):
-        jobs.run(PAIR, run_folder, devices=device, report=report, checkpoint_seconds=often)
+        runs.run(PAIR, run_folder, devices=device, report=report, checkpoint_seconds=often)
     assert lines(run_folder) == 3
     assert (run_folder / "checkpoint.npz").exists() == save_every_chunk
     later = []
-    jobs.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
+    runs.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
     assert later == ([0.6, 0.8, 1.0] if save_every_chunk else [0.2, 0.4, 0.6, 0.8, 1.0])
     assert_same_record(record(run_folder), record(pair))
     assert (run_folder / "metrics.jsonl").read_text() == (pair / "metrics.jsonl").read_text()
@@ -187,17 +187,17 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
 
 def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_folder: Path):
     device, chunks = jax.local_devices()[:1], []
-    with pytest.raises(jobs.Interrupted):
-        jobs.run(PAIR, run_folder, devices=device, report=chunks.append, stop=lambda: len(chunks) == 2)
+    with pytest.raises(runs.Interrupted):
+        runs.run(PAIR, run_folder, devices=device, report=chunks.append, stop=lambda: len(chunks) == 2)
     assert (run_folder / "checkpoint.npz").exists()
-    jobs.run(PAIR, run_folder, devices=device)
+    runs.run(PAIR, run_folder, devices=device)
     assert_same_record(record(run_folder), record(pair))
 
 
 def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch):
     before = snapshot(pair)
-    monkeypatch.setattr(jobs, "Program", lambda *args: pytest.fail("the job was run again"))
-    summary = jobs.run(PAIR, pair)
+    monkeypatch.setattr(runs, "Program", lambda *args: pytest.fail("the job was run again"))
+    summary = runs.run(PAIR, pair)
     assert summary == checkpoint.read_json(pair / "summary.json")
     assert snapshot(pair) == before
 
@@ -205,7 +205,7 @@ def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_folder_of_another_job_is_refused_by_the_field_that_differs(pair: Path):
     before = snapshot(pair)
     with pytest.raises(UserError, match=r"seeds 2 there, 3 now"):
-        jobs.run(dataclasses.replace(PAIR, seeds=3), pair)
+        runs.run(dataclasses.replace(PAIR, seeds=3), pair)
     assert snapshot(pair) == before
 
 
@@ -224,8 +224,8 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
     calm = dataclasses.replace(base, learning_rate=(1e-3, 5e-4))
     told: list[list[int]] = []
     device = jax.local_devices()[:1]
-    lost = jobs.run(base, tmp_path / "lost", devices=device, report=lambda progress: told.append(progress.diverged))
-    kept = jobs.run(calm, tmp_path / "kept", devices=device)
+    lost = runs.run(base, tmp_path / "lost", devices=device, report=lambda progress: told.append(progress.diverged))
+    kept = runs.run(calm, tmp_path / "kept", devices=device)
     assert told[-1] == [1]
     assert [lane["learning_rate"] for lane in lost["lanes"]] == [1e-3, 1e30]
     assert lost["lanes"][0]["diverged"] == -1
@@ -243,9 +243,9 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
 def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story, run_folder: Path):
     job, devices, chunks = dataclasses.replace(PAIR, seeds=4), jax.local_devices(), []
     assert len(devices) > 1
-    with pytest.raises(jobs.Interrupted):
-        jobs.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
-    jobs.run(job, run_folder, devices=devices[:2])
+    with pytest.raises(runs.Interrupted):
+        runs.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
+    runs.run(job, run_folder, devices=devices[:2])
     found, wanted = record(run_folder), record(story.reference)
     for name in records.PER_EPISODE:
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
@@ -357,11 +357,11 @@ def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
 
 
 def test_a_chunk_divides_the_episodes_where_it_can():
-    assert jobs._rounds(18, 1000) == 100
-    assert jobs._rounds(18, 101) == 101
-    assert jobs._rounds(18, 5) == 5
-    assert jobs._rounds(5000, 7) == 1
-    assert jobs._rounds(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
+    assert runs._rounds(18, 1000) == 100
+    assert runs._rounds(18, 101) == 101
+    assert runs._rounds(18, 5) == 5
+    assert runs._rounds(5000, 7) == 1
+    assert runs._rounds(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 
 def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
@@ -419,21 +419,21 @@ def test_auc_is_the_mean_return_over_the_best_return():
 
 def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
     job = Job("chain-10", "ddqn", seeds=2, episodes=100)
-    folder = jobs.claim(job, tmp_path / "run")
-    with jobs.alone_in(folder), pytest.raises(UserError, match="another process"):
-        jobs.run(job, folder)
+    folder = runs.claim(job, tmp_path / "run")
+    with runs.alone_in(folder), pytest.raises(UserError, match="another process"):
+        runs.run(job, folder)
     assert not (folder / "summary.json").exists()
 
 
 def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(tmp_path: Path):
     job = Job("chain-10", "ddqn", seeds=2, episodes=100)
-    folder = jobs.claim(job, tmp_path / "run")
+    folder = runs.claim(job, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
     assert config["hyperparameters"]["plan"]["learning_rate"] == 5e-4
     config["hyperparameters"]["plan"]["learning_rate"] = 6e-4
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="other hyper-parameters"):
-        jobs.claim(job, folder)
+        runs.claim(job, folder)
 
 
 def test_a_value_given_twice_is_trained_once():

@@ -34,7 +34,7 @@ class Chain(AbstractEnv):
 
     def __init__(self, length: int, size: int | None = None):
         if not 3 <= length <= 10_000:
-            raise UserError(f"a chain has 3 to 10000 states, not {length}: try --env chain-10")
+            raise UserError(f"a chain has 3 to 10000 states, not {length}: try 10")
         if size is not None and size < length:
             raise UserError(f"a chain of {length} states does not fit into observations of size {size}")
         self.length = length

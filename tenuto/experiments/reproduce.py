@@ -10,12 +10,13 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, envs, jobs, records
+from tenuto import checkpoint, envs, records, runs
 from tenuto.errors import UserError
 from tenuto.experiments.entry import Entry
-from tenuto.jobs import Interrupted, Job, Progress
+from tenuto.jobs import Job
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
+from tenuto.runs import Interrupted, Progress
 
 GPU_WORKERS = 6  # jobs at a time on one GPU: while some compile, others run
 
@@ -27,7 +28,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
     """Make the folder this experiment's. More can be asked of it later, but `fixed` may not change."""
     marker = folder / "experiment.json"
     asked = {"experiment": experiment, **fixed}
-    if jobs.exists(marker):
+    if runs.exists(marker):
         found = checkpoint.read_json(marker)
         if not isinstance(found, dict):
             raise checkpoint.damaged(marker, ValueError("not the description of an experiment"))
@@ -35,7 +36,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
         if differing:
             raise UserError(f"{folder} holds other results ({'; '.join(differing)}): choose another --out")
         return folder
-    jobs.make_folder(folder)
+    runs.make_folder(folder)
     checkpoint.write_json(marker, {"tenuto": tenuto.__version__, **asked, "asked": []})
     return folder
 
@@ -72,7 +73,7 @@ def run_jobs(
         with lock:
             device = free.pop()
         try:
-            jobs.run(
+            runs.run(
                 job,
                 folder / "jobs" / job.name,
                 devices=[device],
@@ -104,7 +105,7 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
 
 def returns_of(entry: Entry, folder: Path) -> np.ndarray:
     """The episode returns of an entry's lanes, a row per seed."""
-    kept = jobs.read_records(folder / "jobs" / entry.job.name)
+    kept = runs.read_records(folder / "jobs" / entry.job.name)
     wanted = [all(lane[k] == v for k, v in entry.lanes.items()) for lane in entry.job.lanes()]
     return kept["returns"][np.asarray(wanted)]
 
@@ -143,15 +144,17 @@ def write_report(
     titles: dict[str, str],
     panel: Callable[[Entry], tuple[str, str] | None],
     command: str,
+    warning: str = "",
 ) -> list[Cell]:
     """Write cells.json, lanes.csv, table.md and the figures from the entries whose jobs are here; their cells.
 
     Cells whose jobs are gone (a folder that was tidied) are kept as they are.
     """
-    present = [entry for entry in entries if jobs.finished(folder / "jobs" / entry.job.name)]
+    present = [entry for entry in entries if runs.finished(folder / "jobs" / entry.job.name)]
     made = [fill(entry, folder) for entry in present]
     everything = sorted(cells.write(made, folder), key=lambda cell: (list(titles).index(cell.table), cell.setting))
     text = ["# Results", "", f"Last made by `{command}` with tenuto {tenuto.__version__}.", ""]
+    text += [f"**{warning}**", ""] if warning else []
     for (table, setting), group in tables.grouped(everything).items():
         text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`"))
     text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]

@@ -1,7 +1,7 @@
 """For how long: the contract of an extension policy."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
@@ -9,6 +9,16 @@ from jaxtyping import Array, Bool, Float, Int
 from tenuto.spaces import Discrete
 from tenuto.td import Loss
 from tenuto.types import Nets, Span
+
+
+class Situation(NamedTuple):
+    """What an extension policy is told when a choice has been made."""
+
+    obs: Array
+    explored: Bool[Array, ""]  # whether the choice was exploratory
+    lam: Float[Array, ""]
+    epsilon: Float[Array, ""]
+    drawn: Any  # what its own `draw` gave for this step
 
 
 class AbstractExtension(eqx.Module):
@@ -37,17 +47,7 @@ class AbstractExtension(eqx.Module):
         """The randomness of one decision, drawn ahead (see `AbstractAction.draw`); `()` if none."""
 
     @abstractmethod
-    def extend(
-        self,
-        nets: Nets,
-        obs: Array,
-        choice: Array,
-        explored: Bool[Array, ""],
-        lam: Float[Array, ""],
-        epsilon: Float[Array, ""],
-        drawn: Any,
-        actions: Discrete,
-    ) -> tuple[Array, Int[Array, ""]]:
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
         """The action that a choice means, and for how many steps to hold it."""
 
 

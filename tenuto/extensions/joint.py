@@ -9,10 +9,10 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Int
 
 from tenuto.errors import UserError
-from tenuto.extensions.base import AbstractExtension
+from tenuto.extensions.base import AbstractExtension, Situation
 from tenuto.spaces import Discrete
 from tenuto.types import Nets
 
@@ -41,17 +41,7 @@ class Joint(AbstractExtension):
     def draw(self, key: Array) -> Any:
         return ()
 
-    def extend(
-        self,
-        nets: Nets,
-        obs: Array,
-        choice: Array,
-        explored: Bool[Array, ""],
-        lam: Float[Array, ""],
-        epsilon: Float[Array, ""],
-        drawn: Any,
-        actions: Discrete,
-    ) -> tuple[Array, Int[Array, ""]]:
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
         return choice % actions.n, jnp.asarray(self.offered)[choice // actions.n]
 
     def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:

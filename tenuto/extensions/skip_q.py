@@ -5,10 +5,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
-from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.extensions.base import AbstractLearnedExtension, Situation
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, Span
 
@@ -37,19 +37,10 @@ class SkipQ(AbstractLearnedExtension):
         k_coin, k_length = jax.random.split(key)
         return jax.random.uniform(k_coin), jax.random.randint(k_length, (), 1, self.max_length + 1)
 
-    def extend(
-        self,
-        net: Nets,
-        obs: Array,
-        choice: Array,
-        explored: Bool[Array, ""],
-        lam: Float[Array, ""],
-        epsilon: Float[Array, ""],
-        drawn: Any,
-        actions: Discrete,
-    ) -> tuple[Array, Int[Array, ""]]:
-        coin, random = drawn
-        return choice, jnp.where(coin < epsilon, random, self.best(net, obs, choice, lam, actions))
+    def extend(self, net: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
+        coin, random = now.drawn
+        greedy = self.best(net, now.obs, choice, now.lam, actions)
+        return choice, jnp.where(coin < now.epsilon, random, greedy)
 
     def best(self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
         return 1 + jnp.argmax(net(obs, actions.encode(choice)))

@@ -4,10 +4,10 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
-from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.extensions.base import AbstractLearnedExtension, Situation
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, Span
 
@@ -43,18 +43,8 @@ class Uncertain(AbstractLearnedExtension):
     def draw(self, key: Array) -> Any:
         return ()
 
-    def extend(
-        self,
-        net: Nets,
-        obs: Array,
-        choice: Array,
-        explored: Bool[Array, ""],
-        lam: Float[Array, ""],
-        epsilon: Float[Array, ""],
-        drawn: Any,
-        actions: Discrete,
-    ) -> tuple[Array, Int[Array, ""]]:
-        return choice, self.best(net, obs, choice, lam, actions)
+    def extend(self, net: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
+        return choice, self.best(net, now.obs, choice, now.lam, actions)
 
     def best(self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
         values = net(obs, actions.encode(choice))  # (B, J)

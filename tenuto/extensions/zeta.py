@@ -5,10 +5,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Int
 
 from tenuto.errors import UserError
-from tenuto.extensions.base import AbstractExtension
+from tenuto.extensions.base import AbstractExtension, Situation
 from tenuto.spaces import Discrete
 from tenuto.types import Nets
 
@@ -50,15 +50,5 @@ class Zeta(AbstractExtension):
         n = 1 + (jax.random.uniform(key) >= jnp.cumsum(mass)).sum()
         return n + self.extra
 
-    def extend(
-        self,
-        nets: Nets,
-        obs: Array,
-        choice: Array,
-        explored: Bool[Array, ""],
-        lam: Float[Array, ""],
-        epsilon: Float[Array, ""],
-        drawn: Any,
-        actions: Discrete,
-    ) -> tuple[Array, Int[Array, ""]]:
-        return choice, jnp.where(explored, drawn, 1)
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
+        return choice, jnp.where(now.explored, now.drawn, 1)

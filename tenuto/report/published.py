@@ -45,8 +45,8 @@ def _look_up(table: Mapping[str, tuple[float, ...]], name: str, length: int) -> 
 
 # Published numbers that rest on a bug of the released code, or that nothing we know of gives: told under every table.
 NOTES = {
-    "temporl": "temporl: the published numbers come from code that stores the last step of each episode twice, "
-    "which alone lifts N = 30 to about the published value (findings/temporl_duplicate.py); not rebuilt here.",
+    "temporl": "temporl: the published numbers come from code that stores the last step of each episode twice, which "
+    "explains most of the gap at N = 30 in `released` (findings/temporl_duplicate.py); not rebuilt here.",
     "ez-greedy": "ez-greedy: no reading of the text or the released code that we tried gives the published row "
     "(docs/fidelity.md).",
 }

@@ -48,7 +48,8 @@ def caption(cells: Sequence[Cell]) -> str:
     seeds = sorted({cell.seeds for cell in cells})
     text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
     if any(cell.published is not None for cell in cells):
-        text += " (published value, ✓ where it lies in our interval, ✗ where it does not)."
+        text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as a mean of 20 runs it has"
+        text += " noise of its own)."
         named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
         text += "".join(f" {note}" for name, note in published.NOTES.items() if name in named)
     return text

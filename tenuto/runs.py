@@ -1,0 +1,270 @@
+"""A run: a job done in a folder of its own.
+
+The folder holds `config.json` (what was asked), `metrics.jsonl` (a line per chunk, as it goes), `checkpoint.npz`
+(while unfinished), and at the end `records.npz` and `summary.json`. A finished folder is never run again or
+overwritten; an unfinished one goes on from its checkpoint, bit for bit.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import tenuto
+from tenuto import checkpoint, records
+from tenuto.compiled import Program
+from tenuto.errors import UserError
+from tenuto.jobs import Job
+from tenuto.loop import Task
+from tenuto.records import Records
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing keeps a second process out
+    fcntl = None  # type: ignore[assignment]
+
+CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C
+CHECKPOINT_SECONDS = 30.0
+
+
+class Progress(NamedTuple):
+    """What a progress bar can show after a chunk: means over lanes."""
+
+    share: float  # of the episodes asked for, in the slowest lane
+    env_steps: int  # of all lanes
+    recent_return: float
+    mean_length: float
+    lam: float
+    diverged: list[int]  # lanes with parameters that are not finite
+
+
+class Interrupted(Exception):  # noqa: N818 (it is no error)
+    """The run was asked to stop; its state is on disk."""
+
+
+def run(
+    job: Job,
+    folder: Path,
+    *,
+    devices: Sequence[Any] | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> dict[str, Any]:
+    """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read."""
+    folder = claim(job, folder)
+    if finished(folder):
+        return checkpoint.read_json(folder / "summary.json")
+    with alone_in(folder):
+        return _run(job, folder, devices, report, stop, checkpoint_seconds)
+
+
+def _run(
+    job: Job,
+    folder: Path,
+    devices: Sequence[Any] | None,
+    report: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    checkpoint_seconds: float,
+) -> dict[str, Any]:
+    tasks, lanes = job.tasks(), job.lanes()
+    program = Program(tasks, [int(lane["seed"]) for lane in lanes], devices)
+    kept, seconds = _begin_or_resume(program, folder)
+    assert job.episodes is not None
+    rounds = _rounds(program.learn_every, job.episodes)
+    began = saved = time.monotonic()
+    with open(folder / "metrics.jsonl", "a") as metrics:
+        while kept["count"].min() < job.episodes:
+            if stop():
+                _save(program, folder, kept, seconds + time.monotonic() - began)
+                raise Interrupted(folder)
+            kept.add(program.advance(rounds), program.t)
+            progress = _progress(kept, job.episodes)
+            metrics.write(_metrics_line(kept) + "\n")
+            metrics.flush()
+            report(progress)
+            if time.monotonic() - saved >= checkpoint_seconds:
+                _save(program, folder, kept, seconds + time.monotonic() - began)
+                saved = time.monotonic()
+    return _finish(job, folder, kept.cut(job.episodes), seconds + time.monotonic() - began, tasks[0])
+
+
+def claim(job: Job, folder: Path) -> Path:
+    """Make the folder this job's, or see that it already is."""
+    folder = Path(folder)
+    config = folder / "config.json"
+    if exists(config):
+        asked, found = job.to_json(), load_job(folder).to_json()
+        differing = [f"{k} {found.get(k)!r} there, {asked[k]!r} now" for k in asked if asked[k] != found.get(k)]
+        if differing:
+            raise UserError(f"{folder} holds another run ({'; '.join(differing)}): choose another --out")
+        if checkpoint.read_json(config).get("hyperparameters") != job.hyperparameters():
+            raise UserError(f"{folder} was made with other hyper-parameters of the same name: choose another --out")
+        return folder
+    make_folder(folder)
+    checkpoint.write_json(
+        config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
+    )
+    return folder
+
+
+def make_folder(folder: Path) -> None:
+    """An empty folder to write into, or a clear error; somebody else's files are never mixed with ours."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(not (path.name.startswith(".") and path.name.endswith(".tmp")) for path in folder.iterdir()):
+            raise UserError(
+                f"{folder} holds files that are not from such a run: choose a new or empty folder for --out"
+            )
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError("no permission to write there")
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise UserError(f"cannot write to {folder} ({reason}): choose another folder for --out") from None
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder; the lock is let go even if this one is killed."""
+    with open(folder / ".lock", "w") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(
+                    f"another process is at work in {folder}: wait for it, or choose another --out"
+                ) from None
+        try:
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)
+
+
+def load_job(folder: Path) -> Job:
+    """The job whose folder this is."""
+    config = folder / "config.json"
+    if not exists(config):
+        raise UserError(
+            f"{folder} is not a run of tenuto (no config.json): name the folder given to `tenuto train --out`"
+        )
+    content = checkpoint.read_json(config)
+    try:
+        return Job.from_json(content["job"])
+    except (UserError, KeyError, TypeError, AttributeError) as problem:
+        raise checkpoint.damaged(config, problem) from None
+
+
+def finished(folder: Path) -> bool:
+    return exists(folder / "summary.json")
+
+
+def unfinished(folder: Path) -> bool:
+    return exists(folder / "config.json") and not finished(folder)
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file; a path that cannot be one (too long, say) is the user's to mend."""
+    try:
+        return path.exists()
+    except OSError as problem:
+        raise UserError(f"cannot use {path.parent} ({problem.strerror}): choose another folder for --out") from None
+
+
+def read_records(folder: Path) -> Records:
+    """The records of a finished job."""
+    arrays, _ = checkpoint.load(folder / "records.npz")
+    return Records(**arrays)
+
+
+def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
+    path = folder / "checkpoint.npz"
+    metrics = folder / "metrics.jsonl"
+    if not path.exists():
+        metrics.unlink(missing_ok=True)
+        program.begin()
+        return Records.empty(program.lanes, program.max_length, program.places), 0.0
+    arrays, about = checkpoint.load(path)
+    record = {name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")}
+    try:
+        kept, t, seconds = Records(**record), int(about["t"]), float(about["seconds"])
+        held = len(kept["clock"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise checkpoint.damaged(path, problem) from None
+    program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), t)
+    # Lines written after the checkpoint will be written again.
+    lines = metrics.read_text(errors="replace").splitlines(keepends=True)[:held] if metrics.exists() else []
+    checkpoint.write_text(metrics, "".join(lines))
+    return kept, seconds
+
+
+def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None:
+    if program.t == 0:
+        return  # nothing to lose
+    arrays = checkpoint.leaves_of(program.state())
+    arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
+    checkpoint.save(folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds})
+
+
+def _finish(job: Job, folder: Path, kept: Records, seconds: float, task: Task) -> dict[str, Any]:
+    lanes = job.lanes()
+    scores = records.auc(kept["returns"], task.env.best_return)
+    checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
+    summary = {
+        "job": job.to_json(),
+        "lanes": [
+            lane | {"auc": float(score), "diverged": int(gone)}
+            for lane, score, gone in zip(lanes, scores, kept["diverged"], strict=True)
+        ],
+        "env_steps": int(kept["steps"].sum()),
+        "seconds": round(seconds, 3),
+        "device": jax.local_devices()[0].device_kind,
+        "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
+    }
+    checkpoint.write_json(folder / "summary.json", summary)
+    (folder / "checkpoint.npz").unlink(missing_ok=True)
+    return summary
+
+
+def _rounds(learn_every: int, episodes: int) -> int:
+    """Rounds per chunk: about CHUNK_STEPS steps, and a divisor of the episodes where one is near, so that runs
+    with one update per episode end with a whole chunk."""
+    most = max(1, CHUNK_STEPS // learn_every)
+    near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
+    return near[-1] if near else min(most, episodes)
+
+
+def _progress(kept: Records, episodes: int) -> Progress:
+    recent = kept["returns"][:, -20:]
+    lengths = kept["lengths"][-1].sum(0)
+    lam = kept["lam"][:, -1:]
+    return Progress(
+        share=min(1.0, float(kept["count"].min()) / episodes),
+        env_steps=int(kept["clock"][-1]) * len(kept["count"]),
+        recent_return=float(np.nanmean(recent)) if np.isfinite(recent).any() else float("nan"),
+        mean_length=float((lengths * np.arange(1, len(lengths) + 1)).sum() / max(1, lengths.sum())),
+        lam=float(np.nanmean(lam)) if np.isfinite(lam).any() else float("nan"),
+        diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
+    )
+
+
+def _metrics_line(kept: Records) -> str:
+    """One line of JSON: this chunk's numbers, a list entry per lane, so that no seed hides in a mean."""
+    recent = np.nanmean(kept["returns"][:, -20:], axis=1) if kept["returns"].size else np.zeros(len(kept["count"]))
+    decisions = kept["lengths"][-1].sum(1)
+    before = int(kept["clock"][-2]) if len(kept["clock"]) > 1 else 0
+    steps = int(kept["clock"][-1]) - before
+    return json.dumps(
+        {
+            "step": int(kept["clock"][-1]),
+            "episodes": kept["count"].tolist(),
+            "recent_return": [round(float(x), 4) if np.isfinite(x) else None for x in recent],
+            "decisions_per_step": [round(float(d) / steps, 4) for d in decisions],
+            "diverged": np.flatnonzero(kept["diverged"] >= 0).tolist(),
+        }
+    )
