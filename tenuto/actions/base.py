@@ -27,7 +27,7 @@ class AbstractAction(eqx.Module):
 
     @abstractmethod
     def draw(self, key: Array, choices: Discrete) -> Any:
-        """The randomness of one decision. Drawn ahead, for thousands of steps in one go: far cheaper."""
+        """The randomness of one decision. It is drawn ahead, for thousands of steps in one go, which is cheaper."""
 
     @abstractmethod
     def act(
