@@ -127,8 +127,9 @@ class Program:
     """Lanes of one structure, spread over devices, and the clock they share.
 
     Each device runs its share of the lanes by itself; nothing is ever exchanged between them. A share has two lanes
-    at least (a lone lane gets an unseen twin), because XLA compiles a batch of one to other arithmetic: this way
-    a lane's result is the same to the last bit whatever its neighbours.
+    at least (a lone lane gets an unseen twin), because XLA compiles a batch of one to other arithmetic: this way a
+    lane's result on a CPU is the same to the last bit whatever its neighbours. On a GPU it is so for the same number
+    of lanes; for another number XLA may pick kernels that round differently.
     """
 
     def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):

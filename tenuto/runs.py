@@ -37,7 +37,6 @@ class Progress(NamedTuple):
     """What a progress bar can show after a chunk: means over lanes."""
 
     share: float  # of the episodes asked for, in the slowest lane
-    env_steps: int  # of all lanes
     recent_return: float
     mean_length: float
     lam: float
@@ -59,10 +58,11 @@ def run(
 ) -> dict[str, Any]:
     """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read."""
     folder = claim(job, folder)
-    if finished(folder):
-        return checkpoint.read_json(folder / "summary.json")
-    with alone_in(folder):
-        return _run(job, folder, devices, report, stop, checkpoint_seconds)
+    if not finished(folder):
+        with alone_in(folder):
+            if not finished(folder):  # another process may have ended it a moment ago
+                return _run(job, folder, devices, report, stop, checkpoint_seconds)
+    return checkpoint.read_json(folder / "summary.json")
 
 
 def _run(
@@ -76,7 +76,7 @@ def _run(
     tasks, lanes = job.tasks(), job.lanes()
     program = Program(tasks, [int(lane["seed"]) for lane in lanes], devices)
     kept, seconds = _begin_or_resume(program, folder)
-    assert job.episodes is not None
+    assert job.episodes is not None  # Job sets it; said for the type checker
     rounds = _rounds(program.learn_every, job.episodes)
     began = saved = time.monotonic()
     with open(folder / "metrics.jsonl", "a") as metrics:
@@ -245,7 +245,6 @@ def _progress(kept: Records, episodes: int) -> Progress:
     lam = kept["lam"][:, -1:]
     return Progress(
         share=min(1.0, float(kept["count"].min()) / episodes),
-        env_steps=int(kept["clock"][-1]) * len(kept["count"]),
         recent_return=float(np.nanmean(recent)) if np.isfinite(recent).any() else float("nan"),
         mean_length=float((lengths * np.arange(1, len(lengths) + 1)).sum() / max(1, lengths.sum())),
         lam=float(np.nanmean(lam)) if np.isfinite(lam).any() else float("nan"),
