@@ -7,20 +7,12 @@ Yardstick: the authors' PyTorch code trains one seed at 1,150 to 2,380 env steps
 """
 
 import json
-import os
-import time
 from dataclasses import dataclass
-from datetime import date
 
-import jax
-import numpy as np
 import tyro
+from timing import measure
 
-import tenuto
-from tenuto.compiled import Program
-from tenuto.devices import start_jax
 from tenuto.jobs import Job
-from tenuto.runs import CHUNK_STEPS
 
 
 @dataclass
@@ -39,42 +31,7 @@ class Options:
     """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""
 
 
-def measure(options: Options) -> dict[str, object]:
-    """Train for some chunks and report env steps per second in sum over lanes."""
-    start_jax()
-    if not options.cache:
-        jax.config.update("jax_enable_compilation_cache", False)
-    job = Job(f"chain-{options.length}", options.agent, options.setting, seeds=options.lanes)
-    program = Program(job.tasks(), range(options.lanes), jax.local_devices())
-    rounds = max(1, CHUNK_STEPS // program.learn_every)
-    began = time.perf_counter()
-    program.begin()
-    program.advance(rounds)
-    first = time.perf_counter() - began
-    chunk_seconds = []
-    for _ in range(options.chunks):
-        began = time.perf_counter()
-        program.advance(rounds)
-        chunk_seconds.append(time.perf_counter() - began)
-    steps = rounds * program.learn_every * options.lanes
-    return {
-        "name": "chain",
-        "date": date.today().isoformat(),
-        "device": jax.local_devices()[0].device_kind,
-        "devices": len(jax.local_devices()),
-        "cores": os.cpu_count(),
-        "agent": options.agent,
-        "setting": options.setting,
-        "length": options.length,
-        "lanes": options.lanes,
-        "env_steps_per_s": round(options.chunks * steps / sum(chunk_seconds)),
-        "best_chunk_env_steps_per_s": round(steps / min(chunk_seconds)),
-        "compile_s": round(first - float(np.median(chunk_seconds)), 2),
-        "cache": options.cache,
-        "jax": jax.__version__,
-        "tenuto": tenuto.__version__,
-    }
-
-
 if __name__ == "__main__":
-    print(json.dumps(measure(tyro.cli(Options))))
+    options = tyro.cli(Options)
+    job = Job(f"chain-{options.length}", options.agent, options.setting, seeds=options.lanes)
+    print(json.dumps({"name": "chain"} | measure(job, chunks=options.chunks, cache=options.cache)))

@@ -46,8 +46,8 @@ class Train:
     Example: tenuto train --env chain-50 --agent ute --lam 2 --seeds 20 --out runs/ute
     """
 
-    env: str
-    """Environment, for example chain-50 (`tenuto list` shows all)."""
+    env: list[str]
+    """Environment(s), for example chain-50, lava-bridge or lava:my_map.txt (`tenuto list` shows all)."""
     agent: str
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
@@ -59,7 +59,9 @@ class Train:
     first_seed: int = 0
     """The first seed; the others follow it."""
     episodes: int | None = None
-    """Episodes each lane is trained for; by default as many as in the paper (chain: 1000)."""
+    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000)."""
+    schedule: list[str] | None = None
+    """How ε falls, on lava maps: log (the default), linear, fixed."""
     lam: list[float] | None = None
     """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious."""
     mu: list[float] | None = None
@@ -69,7 +71,7 @@ class Train:
     learning_rate: list[float] | None = None
     """Adam's learning rate(s)."""
     epsilon_horizon: list[float] | None = None
-    """Over how many episodes (`released`) or steps (`text`) ε falls to its final value."""
+    """Over how many episodes (or steps: chain with `text`) ε falls to its final value."""
     max_length: int | None = None
     """Greatest length J an action may be held."""
     heads: int | None = None
@@ -92,11 +94,51 @@ class Resume:
 
 
 @dataclasses.dataclass
+class ReproduceFlags:
+    """What all experiments take."""
+
+    out: Path
+    """Folder for the results."""
+    seeds: int = 20
+    """Seeds per cell; the paper has 20."""
+    setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
+    """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
+    parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
+    """What to make; see above."""
+    quick: bool = False
+    """A trial run with a tenth of the episodes, to see that all works: its numbers mean nothing."""
+
+
+@dataclasses.dataclass
+class ReproduceChain(ReproduceFlags):
+    """Chain MDP: the paper's Table 1 and its appendix tables.
+
+    Parts: main (Table 1), appendix (the table over μ and λ), agents (the rest of the catalogue), max-length
+    (learning curves for J = 10, 20, 30).
+
+    Example: tenuto reproduce chain --seeds 20 --out runs/chain
+    """
+
+    lengths: list[int] = dataclasses.field(default_factory=lambda: [10, 30, 50, 70])
+    """Chain lengths N."""
+
+
+@dataclasses.dataclass
+class ReproduceGridworlds(ReproduceFlags):
+    """Lava gridworlds: the paper's Table 2, its appendix table, coverage maps and length distributions.
+
+    Parts: main (Table 2), appendix (the table over μ and λ, Cliff too), agents (the rest of the catalogue),
+    calibration (UTE's option values against exact ones; trains what main and appendix train of UTE).
+    Each step of a lane is an update: on a GPU a matter of minutes, on two CPU cores of an hour and more (--parts main
+    --seeds 3 gives a first look).
+
+    Example: tenuto reproduce gridworlds --parts main --out runs/gridworlds
+    """
+
+
+@dataclasses.dataclass
 class Reproduce:
     """Make tables and figures of the paper anew, its numbers beside ours.
-
-    Experiments: chain. Its parts: main (Table 1), appendix (the table over μ and λ), agents (the rest of the
-    catalogue), max-length (learning curves for J = 10, 20, 30).
 
     Writes cells.json, lanes.csv, table.md and figures (PNG, SVG) to --out. Finished work found there is not run again;
     an interrupted call goes on where it stopped when it is repeated.
@@ -104,20 +146,10 @@ class Reproduce:
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """
 
-    experiment: Annotated[str, tyro.conf.Positional]
-    """Which experiment: chain."""
-    out: Path
-    """Folder for the results."""
-    seeds: int = 20
-    """Seeds per cell; the paper has 20."""
-    lengths: list[int] = dataclasses.field(default_factory=lambda: [10, 30, 50, 70])
-    """Chain lengths N."""
-    setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
-    """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's table), or both."""
-    parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
-    """What to make; see above."""
-    quick: bool = False
-    """A trial run with a tenth of the episodes, to see that all works: its numbers mean nothing."""
+    experiment: (
+        Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]
+        | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
+    )
 
 
 Command = (
@@ -157,8 +189,10 @@ def run(words: list[str]) -> int:
             train(command)
         elif isinstance(command, Resume):
             resume(command)
+        elif isinstance(command.experiment, ReproduceChain):
+            reproduce("chain", command.experiment, [(n,) for n in command.experiment.lengths], words)
         else:
-            reproduce(command, words)
+            reproduce("gridworlds", command.experiment, [()], words)
     except UserError as problem:
         complain(str(problem))
         return 2
@@ -172,7 +206,7 @@ def run(words: list[str]) -> int:
 
 def show_list() -> None:
     from tenuto import agents, envs, settings
-    from tenuto.experiments import chain
+    from tenuto.experiments import EXPERIMENTS
 
     def show(title: str, rows: dict[str, str]) -> None:
         table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
@@ -186,7 +220,9 @@ def show_list() -> None:
     show("Environments (--env)", envs.ENVIRONMENTS)
     for family, module in settings.FAMILIES.items():
         show(f"Settings of {family} (--setting)", module.SETTINGS)
-    show("Parts of `tenuto reproduce chain` (--parts)", chain.PARTS)
+        show(f"Schedules of {family} (--schedule)", module.SCHEDULES)
+    for name, experiment in EXPERIMENTS.items():
+        show(f"Parts of `tenuto reproduce {name}` (--parts)", dict(experiment.parts))
 
 
 def train(command: Train) -> None:
@@ -220,7 +256,7 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
     lanes = job.lanes()
     told: set[int] = set()
     with stop_on_ctrl_c(stop), bars() as progress:
-        task = progress.add_task(f"{job.agent} on {job.env}, {len(lanes)} lanes", total=1.0, note="compiling")
+        task = progress.add_task(f"{job.label}, {len(lanes)} lanes", total=1.0, note="compiling")
 
         def report(now: runs.Progress) -> None:
             show_progress(progress, task, now)
@@ -243,9 +279,10 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
         progress.update(task, completed=1.0)
     groups: dict[str, list[float]] = {}
     for lane in summary["lanes"]:
-        label = " ".join(f"{k}={v:g}" for k, v in lane.items() if k in jobs.SWEPT) or "all lanes"
+        swept = {k: v if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in jobs.SWEPT}
+        label = " ".join(f"{k}={v}" for k, v in swept.items()) or "all lanes"
         groups.setdefault(label, []).append(lane["auc"])
-    table = Table(title=f"{job.agent} on {job.env}, setting {job.setting}: normalised AUC", title_justify="left")
+    table = Table(title=f"{job.label}, setting {job.setting}: normalised AUC", title_justify="left")
     for name in ("", "mean", "95% interval", "sd", "seeds"):
         table.add_column(name, justify="right" if name else "left")
     for label, scores in groups.items():
@@ -256,36 +293,37 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results are in {folder}")
 
 
-def reproduce(command: Reproduce, words: list[str]) -> None:
+def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:
     from tenuto.errors import UserError, unknown
-    from tenuto.experiments import chain
-    from tenuto.experiments import reproduce as experiment
+    from tenuto.experiments import EXPERIMENTS
+    from tenuto.experiments import reproduce as work
     from tenuto.experiments.entry import Entry
     from tenuto.jobs import Job
     from tenuto.report import tables
     from tenuto.runs import Interrupted
-    from tenuto.settings.chain import EPISODES, SETTINGS
 
-    if command.experiment != "chain":
-        raise unknown("experiment", command.experiment, ["chain"], "so far there is this one")
-    for kind, given, known in (("part", command.parts, chain.PARTS), ("setting", command.setting, SETTINGS)):
+    experiment = EXPERIMENTS[name]
+    flags = {"parts": (command.parts, experiment.parts), "setting": (command.setting, experiment.settings)}
+    for flag, (given, known) in flags.items():
         if not given:
-            raise UserError(f"--{kind.replace('part', 'parts')} was given no value: known are {', '.join(known)}")
-        for name in given:
-            if name not in known:
-                raise unknown(kind, name, known)
-    if not command.lengths:
+            raise UserError(f"--{flag} was given no value: known are {', '.join(known)}")
+        for value in given:
+            if value not in known:
+                raise unknown(flag.removesuffix("s"), value, known)
+    if not items:
         raise UserError("--lengths was given no value: the paper has 10 30 50 70")
-    episodes = EPISODES // 10 if command.quick else EPISODES
-    asked = [(setting, part, n) for setting in command.setting for part in command.parts for n in command.lengths]
+    episodes = experiment.episodes // 10 if command.quick else experiment.episodes
+    asked = [(setting, part, *item) for setting in command.setting for part in command.parts for item in items]
 
-    def entries(asked: Sequence[experiment.Asked]) -> list[Entry]:
+    def entries(asked: Sequence[work.Asked]) -> list[Entry]:
         return [
-            entry for setting, part, n in asked for entry in chain.entries(part, n, setting, command.seeds, episodes)
+            entry
+            for setting, part, *item in asked
+            for entry in experiment.entries(part, setting, command.seeds, episodes, *item)
         ]
 
-    todo = experiment.distinct_jobs(entries(asked))
-    folder = experiment.claim(command.out, "chain", {"seeds": command.seeds, "episodes": episodes})
+    todo = work.distinct_jobs(entries(asked))
+    folder = work.claim(command.out, name, {"seeds": command.seeds, "episodes": episodes})
     stop = threading.Event()
     with stop_on_ctrl_c(stop), bars() as progress:
         whole = progress.add_task(f"{len(todo)} jobs", total=float(len(todo)), note="")
@@ -295,7 +333,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         def report(job: Job, now: "RunProgress | None") -> None:
             with lock:
                 if job not in tasks:
-                    tasks[job] = progress.add_task(f"{job.agent} on {job.env} ({job.setting})", total=1.0, note="")
+                    tasks[job] = progress.add_task(f"{job.label} ({job.setting})", total=1.0, note="")
             if now is not None:
                 show_progress(progress, tasks[job], now)
             else:
@@ -303,25 +341,24 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
                 progress.advance(whole)
 
         try:
-            experiment.run_jobs(todo, folder, report=report, stop=stop)
+            work.run_jobs(todo, folder, report=report, stop=stop)
         except Interrupted:
             say("Stopped. The same command goes on where this one stopped.")
             raise
-    made = experiment.write_report(
-        entries(experiment.remember(folder, asked)),
+    made = work.write_report(
+        experiment,
+        entries(work.remember(folder, asked)),
         folder,
-        titles=chain.TITLES,
-        panel=chain.panel,
         command=shlex.join(["tenuto", *words]),
         warning=QUICK if command.quick else "",
     )
     for (table, setting), group in tables.grouped(made).items():
-        console.print(tables.rich_table(group, f"{chain.TITLES[table]}, setting {setting}"), "")
-    for line in experiment.diverged(todo, folder):
+        console.print(tables.rich_table(group, f"{experiment.titles[table]}, setting {setting}"), "")
+    for line in work.diverged(todo, folder):
         say(line)
     if command.quick:
         console.print(f"[yellow]{QUICK}[/]")
-    say(f"Written to {folder}: cells.json, lanes.csv, table.md, learning curves (PNG, SVG)")
+    say(f"Written to {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
 
 
 def complain(problem: str) -> None:

@@ -16,9 +16,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tenuto import loop
-from tenuto.loop import Lane, Task
+from tenuto.loop import Lane, Networks, Task
 from tenuto.types import Event
 
+STAGES = 50  # equal parts of a lane's episodes, for what is counted over training
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
 
 
@@ -30,15 +31,18 @@ class Running(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What a chunk leaves: a row per finished episode, and counts. Rows past `finished` are empty."""
+    """What a chunk leaves: a row per finished episode, and counts. Rows past `finished` are empty.
+
+    What a lane does after its last episode (`Plan.episodes`), while others go on, is in none of them.
+    """
 
     finished: Int[Array, " lanes"]
     returns: Float[Array, "lanes rows"]
     steps: Int[Array, "lanes rows"]
     decisions: Int[Array, "lanes rows"]
     lam: Float[Array, "lanes rows"]
-    lengths: Int[Array, "lanes J"]  # how often each length was decided
-    visits: Int[Array, "lanes places"]  # how many steps began in each place
+    lengths: Int[Array, "lanes stages J"]  # how often each length was decided
+    visits: Int[Array, "lanes stages places"]  # how many steps began in each place
     finite: Array  # (lanes,) whether all parameters are finite
 
 
@@ -64,10 +68,11 @@ def run(
         lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs, unroll=unroll)
         return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
 
+    before = lanes.episode
     lanes, events = jax.lax.scan(one_round, lanes, (clock, drawn))
     stream = jax.tree.map(lambda x: x.reshape(rounds * every, -1), events)  # (steps, lanes)
     count = partial(summarise, rows=rows, J=tasks.agent.extension.max_length, places=tasks.env.places)
-    running, chunk = jax.vmap(count, (0, 1, 0))(running, stream, finite(lanes))
+    running, chunk = jax.vmap(count, (0, 1, 0, 0, 0))(running, stream, finite(lanes), before, tasks.plan.episodes)
     return lanes, running, chunk
 
 
@@ -93,11 +98,20 @@ def finite(lanes: Lane) -> Array:
 
 
 def summarise(
-    running: Running, stream: Event, finite: Array, *, rows: int, J: int, places: int
+    running: Running,
+    stream: Event,
+    finite: Array,
+    before: Array,
+    episodes: Array | int,
+    *,
+    rows: int,
+    J: int,
+    places: int,
 ) -> tuple[Running, Chunk]:
-    """One lane's stream of events as one row per episode."""
+    """One lane's stream of events as one row per episode, `before` of its `episodes` having ended earlier."""
     ended = jnp.cumsum(stream.over)
     episode = ended - stream.over  # the row each step belongs to; the last is still running
+    stage = jnp.where(before + episode < episodes, (before + episode) * STAGES // episodes, STAGES)
 
     def counted(x: Array, before: Array) -> Array:
         return jax.ops.segment_sum(x, episode, rows + 1).at[0].add(before)
@@ -107,11 +121,11 @@ def summarise(
 
     steps = counted(jnp.ones_like(episode), running.steps)
     decisions = counted((stream.length > 0).astype(jnp.int32), running.decisions)
-    lengths = jnp.zeros(J + 1, jnp.int32).at[stream.length].add(1)[1:]
-    visits = jnp.zeros(places, jnp.int32).at[stream.place].add(1)
+    lengths = jnp.zeros((STAGES, J + 1), jnp.int32).at[stage, stream.length].add(1, mode="drop")[:, 1:]
+    visits = jnp.zeros((STAGES, places), jnp.int32).at[stage, stream.place].add(1, mode="drop")
     last = ended[-1]
     chunk = Chunk(
-        finished=last,
+        finished=jnp.clip(episodes - before, 0, last),
         returns=at_the_end(stream.episode_return),
         steps=steps[:rows],
         decisions=decisions[:rows],
@@ -175,6 +189,11 @@ class Program:
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint, whatever the devices."""
         return jax.tree.map(lambda *parts: _join(parts), *self._states)
+
+    def networks(self) -> Networks:
+        """What each lane has learned, without what only training needs."""
+        parts = [Networks(lanes.brain.action, lanes.brain.extension) for lanes, _ in self._states]
+        return jax.tree.map(lambda *leaves: _join(leaves)[: self.lanes], *parts)
 
     def state_shape(self) -> Any:
         """The shapes and types that a checkpoint of this program must have."""

@@ -5,22 +5,32 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from typing import Any
 
-from tenuto import settings
+import jax
+import numpy as np
+
+from tenuto import envs, settings
 from tenuto.bandit import Constant
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
 
-SWEPT = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
+NAMED = ("env", "schedule")
+SCALARS = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
+SWEPT = NAMED + SCALARS
+Names = str | tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to train. Each list of values is crossed with the others and with the seeds: one lane each."""
+    """What to train. Each list of values is crossed with the others and with the seeds: one lane each.
 
-    env: str
+    Several environments share a program if only their numbers differ: lava maps of one size do, chains do not.
+    """
+
+    env: Names
     agent: str
     setting: str = "released"
     seeds: int = 20
@@ -31,11 +41,19 @@ class Job:
     gamma: tuple[float, ...] | None = None
     learning_rate: tuple[float, ...] | None = None
     epsilon_horizon: tuple[float, ...] | None = None
+    schedule: Names | None = None
     max_length: int | None = None
     heads: int | None = None
 
     def __post_init__(self) -> None:
-        for name in SWEPT:
+        for name in NAMED:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                if not value:
+                    raise UserError(f"--{name} was given no value: name at least one")
+                distinct = tuple(dict.fromkeys(value))
+                object.__setattr__(self, name, distinct if len(distinct) > 1 else distinct[0])
+        for name in SCALARS:
             values = getattr(self, name)
             if values is not None and not values:
                 raise UserError(f"--{name.replace('_', '-')} was given no value: name at least one, or leave it out")
@@ -56,8 +74,12 @@ class Job:
         if self.first_seed + self.seeds > 2**32:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
         if self.episodes is None:
-            object.__setattr__(self, "episodes", settings.default_episodes(self.env))
-        self.tasks()  # whatever is wrong with it is said now, not after a folder was made
+            object.__setattr__(self, "episodes", settings.family_of(self.envs[0]).EPISODES)
+        if len({envs.family(env) for env in self.envs}) > 1:
+            raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
+        programs = [program_of(task) for task in self.tasks()]  # whatever is wrong is said now, before a folder is made
+        if any(program != programs[0] for program in programs):
+            raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
 
     def to_json(self) -> dict[str, Any]:
         """All fields, in JSON's own types."""
@@ -72,28 +94,42 @@ class Job:
             raise UserError(f"not a job of this version of tenuto ({problem})") from None
 
     @property
+    def envs(self) -> tuple[str, ...]:
+        return (self.env,) if isinstance(self.env, str) else self.env
+
+    @property
+    def label(self) -> str:
+        """What to call it in a line: who, where."""
+        return f"{self.agent} on {', '.join(self.envs)}"
+
+    @property
     def name(self) -> str:
         """A readable folder name that no other configuration shares."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.env}_{self.agent}_{self.setting}_{digest}"
+        where = re.sub(r"[^\w.-]+", "-", "+".join(self.envs))
+        return f"{where}_{self.agent}_{self.setting}_{digest}"
 
     def hyperparameters(self) -> dict[str, Any]:
         """All that the names in this job stand for. Kept with the run, so that results of an older setting are
         never taken for those of a newer one."""
 
         def spell(part: Any) -> Any:
+            if isinstance(part, np.ndarray):
+                return part.tolist()
             if not dataclasses.is_dataclass(part):
                 return part
             return {"is": type(part).__name__} | {
                 f.name: spell(getattr(part, f.name)) for f in dataclasses.fields(part)
             }
 
-        task = self._sized(settings.assemble(self.agent, self.env, self.setting))
-        return json.loads(json.dumps(spell(task)))
+        named = dict.fromkeys((lane.get("env", self.env), lane.get("schedule", self.schedule)) for lane in self.lanes())
+        spelled = {" ".join(filter(None, names)): spell(self._base(*names)) for names in named}
+        return json.loads(json.dumps(spelled))
 
-    def lanes(self) -> list[dict[str, float | int]]:
+    def lanes(self) -> list[dict[str, Any]]:
         """What sets each lane apart: its swept values and its seed."""
-        swept = {name: getattr(self, name) for name in SWEPT if getattr(self, name) is not None}
+        swept = {name: getattr(self, name) for name in SWEPT}
+        swept = {name: values for name, values in swept.items() if isinstance(values, tuple)}
         return [
             dict(zip(swept, values, strict=True)) | {"seed": self.first_seed + i}
             for values in itertools.product(*swept.values())
@@ -102,18 +138,25 @@ class Job:
 
     def tasks(self) -> list[Task]:
         """Who learns, where and how: one task per lane."""
-        base = self._sized(settings.assemble(self.agent, self.env, self.setting))
-        variants: dict[tuple[tuple[str, float], ...], Task] = {}
+        variants: dict[tuple[Any, ...], Task] = {}
         tasks = []
         for lane in self.lanes():
-            swept = tuple((name, value) for name, value in lane.items() if name != "seed")
+            swept = tuple(value for name, value in lane.items() if name != "seed")
             if swept not in variants:
-                task = base
-                for name, value in swept:
-                    task = self._with(task, name, value)
-                variants[swept] = task
+                variants[swept] = self._task(lane)
             tasks.append(variants[swept])
         return tasks
+
+    def _task(self, lane: dict[str, Any]) -> Task:
+        task = self._base(lane.get("env", self.env), lane.get("schedule", self.schedule))
+        for name in SCALARS:
+            if name in lane:
+                task = self._with(task, name, lane[name])
+        return task
+
+    def _base(self, env: str, schedule: str | None) -> Task:
+        """The task before any scalar is swept."""
+        return self._sized(settings.assemble(self.agent, env, self.setting, schedule, self.episodes))
 
     def _sized(self, task: Task) -> Task:
         """The task with the sizes that were asked for."""
@@ -151,5 +194,11 @@ class Job:
             raise UserError(f"--{name.replace('_', '-')} must be greater than 0, not {value}")
         changed: dict[str, Any] = {name: value}
         if name == "epsilon_horizon":
-            changed = {"epsilon": dataclasses.replace(plan.epsilon, **{"horizon": value})}
+            changed = {"epsilon": dataclasses.replace(plan.epsilon, horizon=value)}
         return dataclasses.replace(task, plan=dataclasses.replace(plan, **changed))
+
+
+def program_of(task: Task) -> Any:
+    """What compiling hangs on: structure and shapes, not numbers."""
+    leaves, structure = jax.tree.flatten(task)
+    return structure, [np.shape(leaf) for leaf in leaves]

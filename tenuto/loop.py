@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from tenuto import td
@@ -38,6 +37,13 @@ class Brain(NamedTuple):
     extension: Nets
     action_optimiser: Any
     extension_optimiser: Any
+
+
+class Networks(NamedTuple):
+    """The part of a brain that acts: what is kept of a finished run."""
+
+    action: Nets
+    extension: Nets
 
 
 class Lane(NamedTuple):
@@ -87,11 +93,6 @@ def pick(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
 
-def features(obs: Array) -> Float[Array, " features"]:
-    """An observation as networks read it; replay keeps it in the environment's own small type."""
-    return obs.astype(jnp.float32)
-
-
 def start(task: Task, key: Array) -> Lane:
     """A lane before its first step."""
     k_step, k_learn, k_reset, k_action, k_extension, k_lam, k_mood = jax.random.split(key, 7)
@@ -122,7 +123,7 @@ def start(task: Task, key: Array) -> Lane:
             action_optimiser=plan.optimiser.init(action),
             extension_optimiser=plan.optimiser.init(extension),
         ),
-        replay=Replay.empty(plan.capacity, agent.extension.lengths, obs, choices.example()),
+        replay=Replay.empty(plan.capacity, agent.extension.lengths, obs, choices.example(), plan.most_steps),
     )
 
 
@@ -130,7 +131,7 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     """Before the environment: the option to follow now, and whether it was decided just now."""
     agent, actions = task.agent, task.env.actions
     epsilon = task.plan.epsilon(t, lane.episode)
-    x = features(lane.obs)
+    x = task.env.features(lane.obs)
     choice, explored = agent.action.act(lane.brain.action, x, lane.mood, epsilon, drawn.action)
     now = Situation(x, explored, lane.lam, epsilon, drawn.extension)
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
@@ -173,7 +174,10 @@ def absorb(
 
 
 def learn(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
-    """One update of the option values, then one of the action values, from the t steps stored so far."""
+    """One update of the option values, then one of the action values, from the t steps stored so far.
+
+    A lane that has finished its episodes learns no more: its networks stay as they were.
+    """
     k_extension, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
     lane = lane._replace(brain=lane.brain._replace(target=target))
@@ -188,7 +192,7 @@ def learn_extension(
     k_sample, k_loss = jax.random.split(key)
     plan, actions, brain = task.plan, task.env.actions, lane.brain
     spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
-    spans = as_features(spans)
+    spans = as_features(task.env, spans)
     choices = extension.choices(actions)
     values = jax.vmap(lambda obs: task.agent.action.value(brain.action, brain.target, obs, choices))(spans.next_obs)
     goals = jax.lax.stop_gradient(spans.reward + spans.discount * values)
@@ -198,7 +202,7 @@ def learn_extension(
         each, weight = jax.vmap(lambda s, g, k: extension.loss(net, s, g, k, actions))(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
 
-    net, state = descend(plan, loss, brain.extension, brain.extension_optimiser)
+    net, state = descend(task, lane, loss, brain.extension, brain.extension_optimiser)
     return brain._replace(extension=net, extension_optimiser=state)
 
 
@@ -212,7 +216,7 @@ def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain
         spans, found = lane.replay.sample_steps(k_sample, plan.batch, t, plan.gamma)
     else:  # a choice is a whole option
         spans, found = lane.replay.sample_spans(k_sample, plan.batch, t, plan.gamma)
-    spans = as_features(spans)
+    spans = as_features(task.env, spans)
     usable = found.astype(jnp.float32)
     if agent.n_step:
         usable = td.first_accepted(found & allowed_now(task, lane, spans), plan.batch)
@@ -225,7 +229,7 @@ def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain
         each, weight = jax.vmap(lambda s, k: agent.action.loss(net, brain.target, s, k, choices))(spans, keys)
         return td.masked_mean(each, weight * usable[:, None])
 
-    net, state = descend(plan, loss, brain.action, brain.action_optimiser)
+    net, state = descend(task, lane, loss, brain.action, brain.action_optimiser)
     return brain._replace(action=net, action_optimiser=state)
 
 
@@ -238,11 +242,13 @@ def allowed_now(task: Task, lane: Lane, spans: Span) -> Bool[Array, " n"]:
     return spans.length <= best
 
 
-def descend(plan: Plan, loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
-    """One step of the optimiser."""
-    updates, state = plan.optimiser.update(jax.grad(loss)(net), state, net)
-    return optax.apply_updates(net, updates), state
+def descend(task: Task, lane: Lane, loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
+    """One step of the optimiser, while the lane has episodes to go."""
+    updates, state = task.plan.optimiser.update(jax.grad(loss)(net), state, net)
+    size = (lane.episode < task.plan.episodes).astype(jnp.float32)
+    return jax.tree.map(lambda x, u: x + size * u, net, updates), state
 
 
-def as_features(spans: Span) -> Span:
-    return spans._replace(obs=features(spans.obs), next_obs=features(spans.next_obs))
+def as_features(env: AbstractEnv, spans: Span) -> Span:
+    read = jax.vmap(env.features)
+    return spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs))

@@ -1,4 +1,7 @@
-"""Networks. One sample in, one answer out: callers vmap. Every leaf is an array, so plain JAX transforms them."""
+"""Networks. One sample in, one answer out: callers vmap. Every leaf is an array, so plain JAX transforms them.
+
+An input is a vector, or a whole number that stands for a one-hot vector.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -17,8 +20,27 @@ class Dense(eqx.Module):
     weight: Float[Array, "outputs inputs"]
     bias: Float[Array, " outputs"]
 
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        return self.weight @ x + self.bias
+    def __call__(self, *inputs: Array) -> Float[Array, " outputs"]:
+        """The inputs side by side; only the first may be a whole number."""
+        first, *rest = inputs
+        if jnp.issubdtype(first.dtype, jnp.floating):
+            return self.weight @ jnp.concatenate(inputs) + self.bias
+        hot = self.weight.shape[1] - sum(len(x) for x in rest)
+        y = column(self.weight[:, :hot], first) + self.bias
+        return y + self.weight[:, hot:] @ jnp.concatenate(rest) if rest else y
+
+
+@jax.custom_jvp
+def column(matrix: Float[Array, "rows columns"], index: Array) -> Float[Array, " rows"]:
+    """`matrix @ one_hot(index)` without the product; its gradient stays a product, for adding up columns one by one
+    is slow on a CPU and has no fixed order on a GPU."""
+    return matrix[:, index]
+
+
+@column.defjvp
+def _column_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    matrix, index = primals
+    return column(matrix, index), tangents[0] @ jax.nn.one_hot(index, matrix.shape[1])
 
 
 def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tuple[Dense, ...]:
@@ -53,10 +75,10 @@ class MLP(eqx.Module):
     def __init__(self, sizes: Sequence[int], key: Array, init: str = "uniform"):
         self.layers = dense_layers(sizes, key, init)
 
-    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+    def __call__(self, *inputs: Array) -> Float[Array, " outputs"]:
         for layer in self.layers[:-1]:
-            x = jax.nn.relu(layer(x))
-        return self.layers[-1](x)
+            inputs = (jax.nn.relu(layer(*inputs)),)
+        return self.layers[-1](*inputs)
 
 
 class OptionNet(eqx.Module):
@@ -87,12 +109,12 @@ class OptionNet(eqx.Module):
         joined = (before[-1] if before else obs_size) + (embed or code_size)
         self.head = MLP((joined, *after, max_length), k_head)
 
-    def __call__(self, x: Float[Array, " obs"], code: Float[Array, " code"]) -> Float[Array, " J"]:
+    def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, " J"]:
         if self.trunk is not None:
             x = jax.nn.relu(self.trunk(x))
         if self.embedding is not None:
             code = jax.nn.relu(self.embedding(code))
-        return self.head(jnp.concatenate([x, code]))
+        return self.head(x, code)
 
 
 class Ensemble(eqx.Module):

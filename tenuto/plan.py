@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Int
 
-from tenuto.schedules import AbstractSchedule, Linear
+from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
+
+NEVER = 2**31 - 1
 
 
 class AbstractTarget(eqx.Module):
@@ -42,12 +44,14 @@ class Plan(eqx.Module):
 
     gamma: float = 0.99
     learning_rate: float = 5e-4
-    epsilon: AbstractSchedule = Linear(1.0, 0.001, 10_000)
+    epsilon: Schedule = linear(1.0, 0.001, 10_000)
     target: AbstractTarget = Periodic(500)
+    episodes: int = NEVER  # after so many a lane rests: it neither learns nor counts while others go on
     learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
     batch: int = eqx.field(static=True, default=64)
     extension_batch: int = eqx.field(static=True, default=64)
     capacity: int = eqx.field(static=True, default=50_000)  # of steps and of spans, each
+    most_steps: int | None = eqx.field(static=True, default=None)  # if known: replay needs no room for more
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
 
     @property

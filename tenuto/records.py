@@ -1,20 +1,20 @@
-"""What training leaves behind: a row per lane and episode, and counts per chunk."""
+"""What training leaves behind: a row per lane and episode, and counts per stage of training."""
 
 import numpy as np
 
-from tenuto.compiled import Chunk
+from tenuto.compiled import STAGES, Chunk
 
 PER_EPISODE = {"returns": np.float32, "steps": np.int32, "decisions": np.int32, "lam": np.float32}
-PER_CHUNK = ("lengths", "visits")
+PER_STAGE = ("lengths", "visits")
 
 
 class Records:
     """Grows chunk by chunk; `arrays()` is all of it as plain arrays, and `Records(**arrays)` gives it back.
 
     Per episode (lanes, episodes), NaN or 0 past a lane's own count: `returns`, `steps`, `decisions`, `lam`.
-    Per chunk (chunks, lanes, ·): `lengths` (how often each length 1..J was decided), `visits` (steps begun in each
-    place); `clock` says at which step each chunk ended. `diverged` is the clock at which a lane was first seen
-    with parameters that are not finite, or -1.
+    Per stage, each a fiftieth of a lane's episodes (lanes, stages, ·): `lengths` (how often each length 1..J was
+    decided), `visits` (steps begun in each place). `clock` says at which step each chunk ended. `diverged` is the
+    clock at which a lane was first seen with parameters that are not finite, or -1.
     """
 
     def __init__(self, **arrays: np.ndarray):
@@ -26,8 +26,8 @@ class Records:
         return cls(
             **table,
             count=np.zeros(lanes, np.int32),
-            lengths=np.zeros((0, lanes, max_length), np.int32),
-            visits=np.zeros((0, lanes, places), np.int32),
+            lengths=np.zeros((lanes, STAGES, max_length), np.int32),
+            visits=np.zeros((lanes, STAGES, places), np.int32),
             clock=np.zeros(0, np.int32),
             diverged=np.full(lanes, -1, np.int32),
         )
@@ -37,6 +37,14 @@ class Records:
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self._arrays[name]
+
+    def recent(self, name: str, num: int = 20) -> np.ndarray:
+        """Each lane's last `num` episodes (lanes, num), NaN where it has had fewer."""
+        index = self["count"][:, None] - num + np.arange(num)
+        values = np.full(index.shape, np.nan)
+        lane, column = np.nonzero(index >= 0)
+        values[lane, column] = self[name][lane, index[lane, column]]
+        return values
 
     def add(self, chunk: Chunk, t: int) -> None:
         """Append what a chunk that ended at clock t brought."""
@@ -52,21 +60,13 @@ class Records:
             grown[lane, count[lane] + row] = np.asarray(getattr(chunk, name))[lane, row]
             now[name] = grown
         now["count"] = count + finished
-        for name in PER_CHUNK:
-            now[name] = np.concatenate([now[name], np.asarray(getattr(chunk, name))[None]])
+        for name in PER_STAGE:
+            now[name] = now[name] + np.asarray(getattr(chunk, name))
         now["clock"] = np.append(now["clock"], np.int32(t))
         lost = ~np.asarray(chunk.finite) & (now["diverged"] < 0)
         now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
 
-    def cut(self, episodes: int) -> "Records":
-        """Each lane's first `episodes` episodes: lanes finish after their own number of steps."""
-        arrays = self.arrays()
-        for name in PER_EPISODE:
-            arrays[name] = arrays[name][:, :episodes]
-        arrays["count"] = np.minimum(arrays["count"], episodes)
-        return Records(**arrays)
 
-
-def auc(returns: np.ndarray, best_return: float) -> np.ndarray:
-    """Each lane's normalised area under its learning curve: its mean training return over the best return."""
-    return np.nanmean(np.asarray(returns, np.float64), axis=1) / best_return
+def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:
+    """Each lane's normalised area under its learning curve: its mean training return, 0 the worst and 1 the best."""
+    return (np.nanmean(np.asarray(returns, np.float64), axis=1) - worst) / (best - worst)

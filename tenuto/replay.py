@@ -23,6 +23,8 @@ RUNNING, TRUNCATED, TERMINATED = 0, 1, 2
 class Replay(eqx.Module):
     """The newest `capacity` steps, and of the spans that ended with them the newest `capacity`.
 
+    Where a run is known to have fewer steps, there need be `room` only for those.
+
     `lengths` are the span lengths that count: all of 1..J, or the few an agent can choose (`Joint`). A span
     cut short by the episode's end counts whatever its length, for it shows what the longer option would give.
     """
@@ -37,8 +39,11 @@ class Replay(eqx.Module):
     lengths: tuple[int, ...] = eqx.field(static=True)
 
     @classmethod
-    def empty(cls, capacity: int, lengths: tuple[int, ...], obs: Array, choice: Array) -> "Replay":
-        rows = capacity + max(lengths)  # so that the oldest span's first step is still there
+    def empty(
+        cls, capacity: int, lengths: tuple[int, ...], obs: Array, choice: Array, room: int | None = None
+    ) -> "Replay":
+        held = capacity if room is None else min(capacity, room)
+        rows = held + max(lengths)  # so that the oldest span's first step is still there
 
         def ring(example: Array) -> Array:
             return jnp.zeros((rows, *jnp.shape(example)), jnp.asarray(example).dtype)
@@ -89,7 +94,7 @@ class Replay(eqx.Module):
 
     def sample_steps(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Plain transitions, uniform with replacement over the last `capacity` of the t steps stored."""
-        held = jnp.minimum(t, self.capacity)
+        held = t - self._oldest_end(t)
         end = t - 1 - jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         length = jnp.ones(num, jnp.int32)
         return self.span(end, length, 1, gamma), jnp.broadcast_to(held > 0, (num,))
@@ -110,19 +115,14 @@ class Replay(eqx.Module):
 
     def locate(self, rank: Int[Array, " num"], t: Int[Array, ""]) -> tuple[Int[Array, " num"], Int[Array, " num"]]:
         """The last step and the length of the span with this number (spans are numbered from 0)."""
-
-        def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = bounds
+        low = jnp.broadcast_to(self._oldest_end(t), rank.shape)
+        high = jnp.broadcast_to(t - 1, rank.shape)
+        for _ in range(math.ceil(math.log2(self.rows)) + 1):  # unrolled: one kernel, where a loop would launch many
             middle = low + (high - low) // 2
             # A difference, so that the count may wrap around in very long runs.
             later = self.spans[middle % self.rows] - rank <= 0
-            return jnp.where(later, middle + 1, low), jnp.where(later, high, middle)
-
-        low = jnp.broadcast_to(self._oldest_end(t), rank.shape)
-        high = jnp.broadcast_to(t - 1, rank.shape)
-        halvings = math.ceil(math.log2(self.rows)) + 1
-        end, _ = jax.lax.fori_loop(0, halvings, halve, (low, high))
-        end = jnp.minimum(end, t - 1)
+            low, high = jnp.where(later, middle + 1, low), jnp.where(later, high, middle)
+        end = jnp.minimum(low, t - 1)
         before = jnp.where(end > 0, self.spans[(end - 1) % self.rows], 0)
         place = jnp.clip(rank - before, 0, max(self.lengths) - 1)
         listed = jnp.asarray(self.lengths)[jnp.minimum(place, len(self.lengths) - 1)]
@@ -152,4 +152,4 @@ class Replay(eqx.Module):
 
     def _oldest_end(self, t: Int[Array, ""]) -> Int[Array, ""]:
         """The oldest step at which a span may end so that its first step cannot have been overwritten."""
-        return jnp.maximum(t - self.capacity, 0)
+        return jnp.maximum(t - (self.rows - max(self.lengths)), 0)

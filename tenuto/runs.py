@@ -1,8 +1,8 @@
 """A run: a job done in a folder of its own.
 
 The folder holds `config.json` (what was asked), `metrics.jsonl` (a line per chunk, as it goes), `checkpoint.npz`
-(while unfinished), and at the end `records.npz` and `summary.json`. A finished folder is never run again or
-overwritten; an unfinished one goes on from its checkpoint, bit for bit.
+(while unfinished), and at the end `records.npz` (what happened), `networks.npz` (what was learned) and `summary.json`.
+A finished folder is never run again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, records
+from tenuto import checkpoint, envs, loop, records
 from tenuto.compiled import Program
 from tenuto.errors import UserError
 from tenuto.jobs import Job
-from tenuto.loop import Task
+from tenuto.loop import Networks
 from tenuto.records import Records
 
 try:
@@ -29,8 +29,10 @@ try:
 except ImportError:  # not a POSIX system: nothing keeps a second process out
     fcntl = None  # type: ignore[assignment]
 
-CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C
+CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
+CHUNK_UPDATES = 500  # but no more updates than these
 CHECKPOINT_SECONDS = 30.0
+CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
 
 class Progress(NamedTuple):
@@ -73,12 +75,12 @@ def _run(
     stop: Callable[[], bool],
     checkpoint_seconds: float,
 ) -> dict[str, Any]:
-    tasks, lanes = job.tasks(), job.lanes()
-    program = Program(tasks, [int(lane["seed"]) for lane in lanes], devices)
+    program = Program(job.tasks(), [lane["seed"] for lane in job.lanes()], devices)
     kept, seconds = _begin_or_resume(program, folder)
     assert job.episodes is not None  # Job sets it; said for the type checker
-    rounds = _rounds(program.learn_every, job.episodes)
+    rounds = rounds_per_chunk(program.learn_every, job.episodes)
     began = saved = time.monotonic()
+    pause = checkpoint_seconds
     with open(folder / "metrics.jsonl", "a") as metrics:
         while kept["count"].min() < job.episodes:
             if stop():
@@ -89,10 +91,12 @@ def _run(
             metrics.write(_metrics_line(kept) + "\n")
             metrics.flush()
             report(progress)
-            if time.monotonic() - saved >= checkpoint_seconds:
-                _save(program, folder, kept, seconds + time.monotonic() - began)
+            if time.monotonic() - saved >= pause:
+                writing = time.monotonic()
+                _save(program, folder, kept, seconds + writing - began)
                 saved = time.monotonic()
-    return _finish(job, folder, kept.cut(job.episodes), seconds + time.monotonic() - began, tasks[0])
+                pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
+    return _finish(job, folder, kept, program, seconds + time.monotonic() - began)
 
 
 def claim(job: Job, folder: Path) -> Path:
@@ -182,6 +186,20 @@ def read_records(folder: Path) -> Records:
     return Records(**arrays)
 
 
+def read_networks(folder: Path) -> Networks:
+    """What the lanes of a finished job have learned; every leaf has the lane axis in front, ordered as `Job.lanes`."""
+    job = load_job(folder)
+    path = folder / "networks.npz"
+    arrays, _ = checkpoint.load(path)
+
+    def of_all_lanes() -> Networks:
+        task = job.tasks()[0]
+        brain = jax.vmap(lambda key: loop.start(task, key).brain)(jax.random.split(jax.random.key(0), len(job.lanes())))
+        return Networks(brain.action, brain.extension)
+
+    return checkpoint.tree_from(arrays, jax.eval_shape(of_all_lanes), path)
+
+
 def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
     path = folder / "checkpoint.npz"
     metrics = folder / "metrics.jsonl"
@@ -211,9 +229,11 @@ def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None
     checkpoint.save(folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds})
 
 
-def _finish(job: Job, folder: Path, kept: Records, seconds: float, task: Task) -> dict[str, Any]:
+def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
     lanes = job.lanes()
-    scores = records.auc(kept["returns"], task.env.best_return)
+    env = envs.make(job.envs[0])
+    scores = records.auc(kept["returns"], env.worst_return, env.best_return)
+    checkpoint.save(folder / "networks.npz", checkpoint.leaves_of(program.networks()), {"job": job.to_json()})
     checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
     summary = {
         "job": job.to_json(),
@@ -231,39 +251,41 @@ def _finish(job: Job, folder: Path, kept: Records, seconds: float, task: Task) -
     return summary
 
 
-def _rounds(learn_every: int, episodes: int) -> int:
-    """Rounds per chunk: about CHUNK_STEPS steps, and a divisor of the episodes where one is near, so that runs
-    with one update per episode end with a whole chunk."""
-    most = max(1, CHUNK_STEPS // learn_every)
+def rounds_per_chunk(learn_every: int, episodes: int | None = None) -> int:
+    """About CHUNK_STEPS steps, and a divisor of the episodes where one is near, so that runs with one update per
+    episode end with a whole chunk."""
+    most = max(1, min(CHUNK_STEPS // learn_every, CHUNK_UPDATES))
+    if episodes is None:
+        return most
     near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
     return near[-1] if near else min(most, episodes)
 
 
 def _progress(kept: Records, episodes: int) -> Progress:
-    recent = kept["returns"][:, -20:]
-    lengths = kept["lengths"][-1].sum(0)
-    lam = kept["lam"][:, -1:]
+    def mean(values: np.ndarray) -> float:
+        return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+
     return Progress(
         share=min(1.0, float(kept["count"].min()) / episodes),
-        recent_return=float(np.nanmean(recent)) if np.isfinite(recent).any() else float("nan"),
-        mean_length=float((lengths * np.arange(1, len(lengths) + 1)).sum() / max(1, lengths.sum())),
-        lam=float(np.nanmean(lam)) if np.isfinite(lam).any() else float("nan"),
+        recent_return=mean(kept.recent("returns")),
+        mean_length=mean(kept.recent("steps") / kept.recent("decisions")),
+        lam=mean(kept.recent("lam", 1)),
         diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
     )
 
 
 def _metrics_line(kept: Records) -> str:
     """One line of JSON: this chunk's numbers, a list entry per lane, so that no seed hides in a mean."""
-    recent = np.nanmean(kept["returns"][:, -20:], axis=1) if kept["returns"].size else np.zeros(len(kept["count"]))
-    decisions = kept["lengths"][-1].sum(1)
-    before = int(kept["clock"][-2]) if len(kept["clock"]) > 1 else 0
-    steps = int(kept["clock"][-1]) - before
+
+    def means(values: np.ndarray) -> list[float | None]:
+        return [round(float(np.nanmean(row)), 4) if np.isfinite(row).any() else None for row in values]
+
     return json.dumps(
         {
             "step": int(kept["clock"][-1]),
             "episodes": kept["count"].tolist(),
-            "recent_return": [round(float(x), 4) if np.isfinite(x) else None for x in recent],
-            "decisions_per_step": [round(float(d) / steps, 4) for d in decisions],
+            "recent_return": means(kept.recent("returns")),
+            "decisions_per_step": means(kept.recent("decisions") / kept.recent("steps")),
             "diverged": np.flatnonzero(kept["diverged"] >= 0).tolist(),
         }
     )

@@ -1,36 +1,36 @@
 """How epsilon falls: a number as a function of the step clock and the episode count."""
 
-from abc import abstractmethod
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 
-class AbstractSchedule(eqx.Module):
-    @abstractmethod
-    def __call__(self, step: Int[Array, ""], episode: Int[Array, ""]) -> Float[Array, ""]:
-        """The value in force at a step (counted from 0) of an episode (counted from 0)."""
-
-
-class Fixed(AbstractSchedule):
-    """One value throughout."""
-
-    value: float
-
-    def __call__(self, step: Int[Array, ""], episode: Int[Array, ""]) -> Float[Array, ""]:
-        return jnp.asarray(self.value, jnp.float32)
-
-
-class Linear(AbstractSchedule):
-    """From `start` to `end` in equal decrements over `horizon` steps or episodes, then `end`."""
+class Schedule(eqx.Module):
+    """From `start` to `end` over `horizon` steps or episodes, then `end`: in equal decrements, or by equal factors
+    where `logarithmic`. All but the clock are leaves, so that lanes with different schedules share a program."""
 
     start: float
     end: float
     horizon: float
+    logarithmic: bool = False
     by: str = eqx.field(static=True, default="steps")  # or "episodes"
 
     def __call__(self, step: Int[Array, ""], episode: Int[Array, ""]) -> Float[Array, ""]:
+        """The value in force at a step (counted from 0) of an episode (counted from 0)."""
         clock = episode if self.by == "episodes" else step
         share = jnp.clip(clock / self.horizon, 0.0, 1.0)
-        return self.start + share * (self.end - self.start)
+        equal_decrements = self.start + share * (self.end - self.start)
+        equal_factors = self.start * jnp.asarray(self.end / self.start, jnp.float32) ** share
+        return jnp.where(self.logarithmic, equal_factors, equal_decrements)
+
+
+def linear(start: float, end: float, horizon: float, by: str = "steps") -> Schedule:
+    return Schedule(start, end, horizon, by=by)
+
+
+def logarithmic(start: float, end: float, horizon: float, by: str = "steps") -> Schedule:
+    return Schedule(start, end, horizon, logarithmic=True, by=by)
+
+
+def fixed(value: float, by: str = "steps") -> Schedule:
+    return Schedule(value, value, 1.0, by=by)

@@ -25,10 +25,10 @@ def double_q(online: Float[Array, " n"], target: Float[Array, " n"]) -> Float[Ar
 
 
 def error(kind: str, prediction: Array, goal: Array) -> Array:
-    """The loss of a prediction: Huber with threshold 1, or the plain square."""
+    """The loss of predictions that share a goal: Huber with threshold 1, or the plain square."""
     if kind not in ERRORS:
         raise UserError(f"unknown loss '{kind}': use one of {', '.join(ERRORS)}")
-    return ERRORS[kind](prediction, goal)
+    return ERRORS[kind](prediction, jnp.broadcast_to(goal, prediction.shape))
 
 
 def masked_mean(each: Float[Array, "n heads"], weight: Float[Array, "n heads"]) -> Float[Array, ""]:

@@ -1,27 +1,40 @@
 """Compiled environments, by name."""
 
 import re
+from pathlib import Path
 
 from tenuto.envs.base import AbstractEnv
 from tenuto.envs.chain import Chain
-from tenuto.errors import unknown
+from tenuto.envs.lava import MAPS, Lava, read_map
+from tenuto.errors import UserError, unknown
 
-__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "family", "make"]
+__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "family", "make"]
 
 ENVIRONMENTS = {
     "chain-N": "Chain MDP with N states (N >= 3; the paper: chain-10, chain-30, chain-50, chain-70)",
+    "lava-MAP": f"lava gridworld, one of the paper's maps: {', '.join(f'lava-{name}' for name in MAPS)}",
+    "lava:FILE": "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
 }
-_EXAMPLES = ("chain-10", "chain-30", "chain-50", "chain-70")
+_EXAMPLES = ("chain-10", "chain-30", "chain-50", "chain-70", *(f"lava-{name}" for name in MAPS), "lava:FILE")
 
 
 def family(name: str) -> str:
     """The family an environment belongs to: what its settings are filed under."""
-    if not re.fullmatch(r"chain-\d+", name):
-        raise unknown("environment", name, _EXAMPLES)
-    return "chain"
+    if re.fullmatch(r"chain-\d+", name):
+        return "chain"
+    if name.startswith("lava:") or (name.removeprefix("lava-") in MAPS and name.startswith("lava-")):
+        return "lava"
+    raise unknown("environment", name, _EXAMPLES)
 
 
 def make(name: str) -> AbstractEnv:
     """The environment of this name."""
-    family(name)
-    return Chain(int(name.removeprefix("chain-")))
+    if family(name) == "chain":
+        return Chain(int(name.removeprefix("chain-")))
+    if name.startswith("lava-"):
+        return Lava(MAPS[name.removeprefix("lava-")])
+    path = Path(name.removeprefix("lava:"))
+    try:
+        return Lava(read_map(path))
+    except UserError as problem:
+        raise UserError(f"{path}: {problem}") from None

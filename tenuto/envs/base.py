@@ -21,7 +21,7 @@ class AbstractEnv(eqx.Module):
     @property
     @abstractmethod
     def obs_size(self) -> int:
-        """Length of the observation vector."""
+        """Length of the vector that networks read."""
 
     @property
     @abstractmethod
@@ -30,12 +30,21 @@ class AbstractEnv(eqx.Module):
 
     @property
     @abstractmethod
+    def worst_return(self) -> float:
+        """The least undiscounted return of an episode: a score of 0."""
+
+    @property
+    @abstractmethod
     def best_return(self) -> float:
-        """The greatest undiscounted return of an episode; scores are shares of it."""
+        """The greatest undiscounted return of an episode: a score of 1."""
 
     @abstractmethod
     def shortest_episode(self) -> int:
         """No episode is shorter: bounds the room that records need. Called outside compiled code."""
+
+    @abstractmethod
+    def longest_episode(self) -> int:
+        """No episode is longer: bounds the room that replay needs. Called outside compiled code."""
 
     @abstractmethod
     def reset(self, key: Array) -> tuple[Any, Array]:
@@ -44,6 +53,11 @@ class AbstractEnv(eqx.Module):
     @abstractmethod
     def step(self, state: Any, action: Array, key: Array) -> tuple[Any, TimeStep]:
         """The state after the action, and what is seen of it."""
+
+    @abstractmethod
+    def features(self, obs: Array) -> Array:
+        """An observation as networks read it, a vector of `obs_size` numbers or a whole number below it that stands
+        for a one-hot vector; replay keeps it in the environment's own small type."""
 
     @abstractmethod
     def place(self, state: Any) -> Int[Array, ""]:

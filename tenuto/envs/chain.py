@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Int, UInt8
+from jaxtyping import Array, Float, Int, UInt8
 
 from tenuto.envs.base import AbstractEnv
 from tenuto.errors import UserError
@@ -53,6 +53,10 @@ class Chain(AbstractEnv):
         return self.size
 
     @property
+    def worst_return(self) -> float:
+        return 0.0
+
+    @property
     def best_return(self) -> float:
         return PRIZE * (EXTRA_STEPS + 2)
 
@@ -61,6 +65,9 @@ class Chain(AbstractEnv):
         return self.length + EXTRA_STEPS
 
     def shortest_episode(self) -> int:
+        return int(self.horizon)
+
+    def longest_episode(self) -> int:
         return int(self.horizon)
 
     def reset(self, key: Array) -> tuple[ChainState, Array]:
@@ -79,6 +86,9 @@ class Chain(AbstractEnv):
 
     def place(self, state: ChainState) -> Int[Array, ""]:
         return state.place
+
+    def features(self, obs: UInt8[Array, " size"]) -> Float[Array, " size"]:
+        return obs.astype(jnp.float32)
 
     def observe(self, state: ChainState) -> UInt8[Array, " size"]:
         return (jnp.arange(self.size) <= state.place).astype(jnp.uint8)

@@ -1,1 +1,5 @@
 """Experiments of the paper: which jobs make which table and figure."""
+
+from tenuto.experiments import chain, gridworlds
+
+EXPERIMENTS = {experiment.name: experiment for experiment in (chain.EXPERIMENT, gridworlds.EXPERIMENT)}

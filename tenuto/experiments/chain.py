@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 from tenuto.agents import CATALOGUE
-from tenuto.experiments.entry import Entry
+from tenuto.experiments.entry import Entry, Experiment, Source
 from tenuto.jobs import Job
 from tenuto.report import published
-from tenuto.settings.chain import EPISODES
+from tenuto.settings.chain import EPISODES, SETTINGS
 
 PARTS = {
     "main": "Table 1 (tab:nchain_auc): ez-greedy, temporl and ute, with ddqn beside them",
@@ -24,13 +23,6 @@ MAX_LENGTHS = (10, 20, 30)
 LONG_CHAIN, LONG_EPISODES = 70, 5000
 
 
-class Source(NamedTuple):
-    """Where a number comes from: a job, and the swept values of the lanes that make it ({}: all lanes)."""
-
-    job: Job
-    lanes: dict[str, float]
-
-
 Number = tuple[str, str, str, float | None, Source]  # table, row, column, published value
 
 TITLES = {
@@ -41,12 +33,12 @@ TITLES = {
 }
 
 
-def entries(part: str, length: int, setting: str, seeds: int, episodes: int = EPISODES) -> list[Entry]:
+def entries(part: str, setting: str, seeds: int, episodes: int, length: int) -> list[Entry]:
     """Every cell of one part for one chain length. Parts share jobs: what one has trained, another only reads."""
     job = partial(Job, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "max-length": _max_length}[part]
     return [
-        Entry(table, row, column, setting, paper, *source) for table, row, column, paper, source in make(length, job)
+        Entry(table, row, column, setting, paper, source) for table, row, column, paper, source in make(length, job)
     ]
 
 
@@ -100,7 +92,10 @@ def panel(entry: Entry) -> tuple[str, str] | None:
     Of the appendix table, the curves over lambda are drawn: eleven in one panel could not be told apart.
     """
     if entry.table == "tab:nchain_auc_all":
-        return (f"N = {entry.row}", entry.column) if entry.job.agent == "ute" else None
+        return (f"N = {entry.row}", entry.column) if entry.source.job.agent == "ute" else None
     if entry.table == "fig:ncahin_performance_all":
         return entry.column, entry.row
     return f"N = {entry.column}", entry.row
+
+
+EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, EPISODES, entries, panel, draw=lambda entries, folder: None)

@@ -1,15 +1,43 @@
-"""An entry: a cell of a table yet to be filled, and the lanes that fill it."""
+"""An experiment: what the paper shows, as cells yet to be filled and the lanes that fill them."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tenuto.jobs import Job
 
 
+class Source(NamedTuple):
+    """Where a number comes from: a job, and what the lanes that make it have in common ({}: all lanes)."""
+
+    job: Job
+    lanes: dict[str, Any]
+
+    def mine(self) -> list[bool]:
+        """Which of the job's lanes these are; what a job does not sweep, all its lanes have."""
+        return [all(lane.get(k, v) == v for k, v in self.lanes.items()) for lane in self.job.lanes()]
+
+
 class Entry(NamedTuple):
+    """A cell of a table yet to be filled."""
+
     table: str
     row: str
     column: str
     setting: str
     published: float | None
-    job: Job
-    lanes: dict[str, float]  # the swept values that its lanes have; {} for all lanes of the job
+    source: Source
+    measure: str = "auc"  # of `measures.MEASURES`: what is taken from each lane
+
+
+class Experiment(NamedTuple):
+    """All that `reproduce` needs to know of one section of the paper."""
+
+    name: str
+    parts: Mapping[str, str]  # what can be asked for, and what it is
+    titles: Mapping[str, str]  # of the tables, in their order
+    settings: Mapping[str, str]
+    episodes: int
+    entries: Callable[..., list[Entry]]  # (part, setting, seeds, episodes, *what else sets jobs apart)
+    panel: Callable[[Entry], tuple[str, str] | None]  # the panel and the curve an entry is drawn as, if it is
+    draw: Callable[[Sequence[Entry], Path], None]  # figures beyond learning curves

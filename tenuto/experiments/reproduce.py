@@ -10,18 +10,21 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, envs, records, runs
+from tenuto import checkpoint, envs, runs
 from tenuto.errors import UserError
-from tenuto.experiments.entry import Entry
+from tenuto.experiments import measures
+from tenuto.experiments.entry import Entry, Experiment
+from tenuto.experiments.measures import MEASURES
 from tenuto.jobs import Job
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
 from tenuto.runs import Interrupted, Progress
 
 GPU_WORKERS = 6  # jobs at a time on one GPU: while some compile, others run
+WIDE = 30  # lanes per CPU core from which a job is worth spreading over all cores; smaller ones run side by side
 
 
-Asked = tuple[str, str, int]  # setting, part, chain length
+Asked = tuple[Any, ...]  # setting, part, and what else sets jobs apart (a chain's length)
 
 
 def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
@@ -62,30 +65,44 @@ def run_jobs(
     `report(job, None)` says that a job is finished. Once `stop` is set, running jobs save their state and end.
     """
     devices = jax.local_devices()
-    on_cpu = devices[0].platform == "cpu"
-    places = devices if on_cpu else [d for d in devices for _ in range(GPU_WORKERS)]
-    free = list(places)
+    if devices[0].platform == "cpu":
+        wide = [job for job in todo if len(job.lanes()) >= WIDE * len(devices)]
+        _run_side_by_side(wide, [devices], folder, report, stop)
+        _run_side_by_side([job for job in todo if job not in wide], [[d] for d in devices], folder, report, stop)
+    else:
+        _run_side_by_side(todo, [[d] for d in devices for _ in range(GPU_WORKERS)], folder, report, stop)
+
+
+def _run_side_by_side(
+    todo: Sequence[Job],
+    teams: Sequence[Sequence[Any]],
+    folder: Path,
+    report: Callable[[Job, Progress | None], None],
+    stop: threading.Event,
+) -> None:
+    """As many jobs at a time as there are teams of devices."""
+    free = list(teams)
     lock = threading.Lock()
 
     def work(job: Job) -> None:
         if stop.is_set():
             raise Interrupted(folder)
         with lock:
-            device = free.pop()
+            team = free.pop()
         try:
             runs.run(
                 job,
                 folder / "jobs" / job.name,
-                devices=[device],
+                devices=team,
                 report=lambda progress: report(job, progress),
                 stop=stop.is_set,
             )
             report(job, None)
         finally:
             with lock:
-                free.append(device)
+                free.append(team)
 
-    with ThreadPoolExecutor(len(places)) as pool:
+    with ThreadPoolExecutor(len(teams)) as pool:
         running = [pool.submit(work, job) for job in todo]
         try:
             for future in as_completed(running):
@@ -99,31 +116,23 @@ def run_jobs(
 
 def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
     """The jobs behind these entries, the largest first: the last ones to end should be small."""
-    distinct = dict.fromkeys(entry.job for entry in entries)
-    return sorted(distinct, key=lambda job: -len(job.lanes()) * envs.make(job.env).obs_size)
-
-
-def returns_of(entry: Entry, folder: Path) -> np.ndarray:
-    """The episode returns of an entry's lanes, a row per seed."""
-    kept = runs.read_records(folder / "jobs" / entry.job.name)
-    wanted = [all(lane[k] == v for k, v in entry.lanes.items()) for lane in entry.job.lanes()]
-    return kept["returns"][np.asarray(wanted)]
+    distinct = dict.fromkeys(entry.source.job for entry in entries)
+    return sorted(distinct, key=lambda job: -len(job.lanes()) * envs.make(job.envs[0]).obs_size)
 
 
 def fill(entry: Entry, folder: Path) -> Cell:
-    """The cell of an entry, from the finished job's records."""
-    summary = checkpoint.read_json(folder / "jobs" / entry.job.name / "summary.json")
-    returns = returns_of(entry, folder)
-    lanes = len(entry.job.lanes())
+    """The cell of an entry, from the finished job."""
+    summary = checkpoint.read_json(measures.folder_of(entry.source, folder) / "summary.json")
+    values = MEASURES[entry.measure](entry.source, folder)
     return cells.make(
-        records.auc(returns, envs.make(entry.job.env).best_return),
+        values,
         table=entry.table,
         row=entry.row,
         column=entry.column,
         setting=entry.setting,
         published=entry.published,
-        steps=summary["env_steps"] // lanes,
-        seconds=round(summary["seconds"] * len(returns) / lanes, 3),
+        steps=int(measures.kept_of(entry.source, folder, "steps").sum()) // len(values),
+        seconds=round(summary["seconds"] * len(values) / len(entry.source.job.lanes()), 3),
     )
 
 
@@ -133,24 +142,19 @@ def diverged(todo: Sequence[Job], folder: Path) -> list[str]:
     for job in todo:
         for lane in checkpoint.read_json(folder / "jobs" / job.name / "summary.json")["lanes"]:
             if lane["diverged"] >= 0:
-                lines.append(f"{job.agent} on {job.env} ({job.setting}) diverged in lane {lane}")
+                lines.append(f"{job.label} ({job.setting}) diverged in lane {lane}")
     return lines
 
 
 def write_report(
-    entries: Sequence[Entry],
-    folder: Path,
-    *,
-    titles: dict[str, str],
-    panel: Callable[[Entry], tuple[str, str] | None],
-    command: str,
-    warning: str = "",
+    experiment: Experiment, entries: Sequence[Entry], folder: Path, *, command: str, warning: str = ""
 ) -> list[Cell]:
     """Write cells.json, lanes.csv, table.md and the figures from the entries whose jobs are here; their cells.
 
     Cells whose jobs are gone (a folder that was tidied) are kept as they are.
     """
-    present = [entry for entry in entries if runs.finished(folder / "jobs" / entry.job.name)]
+    titles = experiment.titles
+    present = [entry for entry in entries if runs.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
     everything = sorted(cells.write(made, folder), key=lambda cell: (list(titles).index(cell.table), cell.setting))
     text = ["# Results", "", f"Last made by `{command}` with tenuto {tenuto.__version__}.", ""]
@@ -161,13 +165,15 @@ def write_report(
     checkpoint.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}
     for entry in present:
-        drawn = panel(entry)
+        drawn = experiment.panel(entry)
         if drawn is not None:
             place, name = drawn
             panels = curves.setdefault((entry.table, entry.setting), {})
-            panels.setdefault(place, {})[name] = returns_of(entry, folder)
+            panels.setdefault(place, {})[name] = measures.kept_of(entry.source, folder, "returns")
     for (table, setting), panels in curves.items():
         title = f"{titles[table].split(',')[0]}, training return, setting {setting}"
-        best = envs.make(present[0].job.env).best_return
-        figures.learning_curves(panels, folder / f"{table.replace(':', '_')}_{setting}", title=title, best_return=best)
+        env = measures.env_of(present[0].source)
+        path = folder / f"{table.replace(':', '_')}_{setting}"
+        figures.learning_curves(panels, path, title=title, worst=env.worst_return, best=env.best_return)
+    experiment.draw(present, folder)
     return made

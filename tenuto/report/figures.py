@@ -1,31 +1,33 @@
-"""Figures: learning curves with intervals, as PNG (to look at) and SVG (to print)."""
+"""Figures, as PNG (to look at) and SVG (to print)."""
 
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 BINS = 50
+MOST_LENGTHS = 10  # told apart by colour
 # A colour-blind-safe set (Okabe and Ito), in a fixed order so that an agent keeps its colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
 def learning_curves(
-    panels: Mapping[str, Mapping[str, np.ndarray]], path: Path, *, title: str, best_return: float
+    panels: Mapping[str, Mapping[str, np.ndarray]], path: Path, *, title: str, worst: float, best: float
 ) -> list[Path]:
     """A panel per key, a curve per agent: mean training return over seeds with a 95% interval of the mean.
 
     Each array holds one row of episode returns per seed.
     """
-    columns = min(2, len(panels))
+    columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(5.2 * columns, 3.3 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
+    figure, grid = sheet(rows, columns, 5.2 if columns < 3 else 4.2, 3.3 if columns < 3 else 2.8)
+    axes = grid.ravel()
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     for axis, (label, panel) in zip(axes, panels.items(), strict=False):
         for name, returns in panel.items():
@@ -36,18 +38,129 @@ def learning_curves(
         axis.set_title(label, fontsize=10)
         axis.set_xlabel("episode")
         axis.set_ylabel("training return")
-        axis.set_ylim(-0.03 * best_return, 1.04 * best_return)
+        axis.set_ylim(worst - 0.03 * (best - worst), best + 0.04 * (best - worst))
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     axes[0].legend(frameon=False, fontsize=8)
-    figure.suptitle(title, fontsize=11)
+    seeds = sorted({len(returns) for panel in panels.values() for returns in panel.values()})
+    return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+
+
+class Visits(NamedTuple):
+    """How often the cells of a map were visited."""
+
+    steps: np.ndarray  # begun in each cell (height, width)
+    rows: tuple[str, ...]  # the map as text
+    share: float  # of the free cells, visited at least once
+
+
+def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str) -> list[Path]:
+    """A map per (row, column): the darker a cell, the more often a step began there (logarithmic); lava is red."""
+    figure, grid, cells = _table(panels, width=3.0, height=2.1)
+    most = max(visits.steps.max() for visits in panels.values())
+    for place, visits in panels.items():
+        axis = grid[cells[place]]
+        free = np.asarray([[letter in ".S" for letter in row] for row in visits.rows])
+        shade = np.log1p(np.where(free, visits.steps, 0)) / np.log1p(most)
+        axis.imshow(np.where(free, shade, np.nan), cmap="Blues", vmin=0, vmax=1)
+        for y, row in enumerate(visits.rows):
+            for x, letter in enumerate(row):
+                if letter in "#G":
+                    colour = "#D55E00" if letter == "#" else "#009E73"
+                    axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
+                if letter in "SG":
+                    axis.text(x, y, letter, ha="center", va="center", fontsize=7)
+        axis.set_title(f"{place[1]}, {place[0]}: {visits.share:.0%} of cells", fontsize=8)
+        axis.set_xticks([])
+        axis.set_yticks([])
+    return save(figure, path, title)
+
+
+def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Path, *, title: str) -> list[Path]:
+    """Stacked shares of the lengths decided in each stage of training, a panel per (row, column).
+
+    Each array holds a row per stage: how often each length 1..J was decided.
+    """
+    figure, grid, cells = _table(panels, width=2.7, height=2.1)
+    longest = max(np.flatnonzero(counts.sum(0)).max(initial=0) + 1 for counts in panels.values())
+    shown = min(longest, MOST_LENGTHS)
+    colours = matplotlib.colormaps["YlOrRd"](np.linspace(0.05, 1.0, shown))
+    for place, counts in panels.items():
+        axis = grid[cells[place]]
+        counts = np.pad(counts, ((0, 0), (0, max(0, shown - counts.shape[1]))))
+        counts = np.column_stack([counts[:, : shown - 1], counts[:, shown - 1 :].sum(1)])
+        used = counts.sum(1) > 0
+        shares = counts[used] / counts[used].sum(1, keepdims=True)
+        done = np.flatnonzero(used) / len(counts)
+        axis.stackplot(done, shares.T, colors=colours, linewidth=0)
+        axis.set_xlim(0, 1)
+        axis.set_ylim(0, 1)
+        axis.set_title(f"{place[1]}, {place[0]}", fontsize=8)
+        axis.tick_params(labelsize=6)
+    labels = [str(j + 1) for j in range(shown - 1)] + [f"{shown} or more" if longest > shown else str(shown)]
+    handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
+    figure.legend(handles, labels, title="length", loc="outside right upper", fontsize=7, title_fontsize=7)
+    figure.supxlabel("share of training", fontsize=8)
+    figure.supylabel("share of decisions", fontsize=8)
+    return save(figure, path, title)
+
+
+def calibration(
+    panels: Mapping[str, list[tuple[np.ndarray, np.ndarray]]], path: Path, *, title: str, bins: int = 10
+) -> list[Path]:
+    """True error against the ensemble's spread: options gathered into equal parts by spread, a line per seed.
+
+    Each panel holds (spread, error) of every option for each seed.
+    """
+    columns = min(3, len(panels))
+    figure, grid = sheet(-(-len(panels) // columns), columns, 3.4, 2.7)
+    for axis, (label, seeds) in zip(grid.ravel(), panels.items(), strict=False):
+        curves = []
+        for spread, error in seeds:
+            parts = np.array_split(np.argsort(spread, kind="stable"), bins)
+            curves.append([(spread[part].mean(), error[part].mean()) for part in parts])
+            axis.plot(*np.transpose(curves[-1]), color=COLOURS[0], alpha=0.25, linewidth=0.8)
+        axis.plot(*np.transpose(np.mean(curves, axis=0)), color=COLOURS[1], linewidth=2, marker=".")
+        axis.set_title(label, fontsize=9)
+        axis.set_xlabel("spread of the heads (standard deviation)", fontsize=8)
+        axis.set_ylabel("absolute error of their mean", fontsize=8)
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    for axis in grid.ravel()[len(panels) :]:
+        axis.set_visible(False)
+    return save(figure, path, f"{title}; thin: a seed, thick: their mean")
+
+
+def sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
+    """A figure of equal panels, made without any window."""
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def save(figure: Figure, path: Path, title: str) -> list[Path]:
+    """Write the figure both ways; the same data give the same bytes."""
+    figure.suptitle(title, fontsize=10)
     written = [path.with_suffix(".png"), path.with_suffix(".svg")]
     with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
         figure.savefig(written[0], dpi=130)
         figure.savefig(written[1], metadata={"Date": None})
     return written
+
+
+def _table(
+    panels: Mapping[tuple[str, str], object], width: float, height: float
+) -> tuple[Figure, np.ndarray, dict[tuple[str, str], tuple[int, int]]]:
+    """A sheet with a panel for every (row, column) that is there, and where each one is."""
+    rows = list(dict.fromkeys(row for row, _ in panels))
+    columns = list(dict.fromkeys(column for _, column in panels))
+    figure, grid = sheet(len(rows), len(columns), width, height)
+    cells = {place: (rows.index(place[0]), columns.index(place[1])) for place in panels}
+    for index, axis in np.ndenumerate(grid):
+        axis.set_visible(index in cells.values())
+    return figure, grid, cells
 
 
 def binned(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

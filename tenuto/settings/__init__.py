@@ -1,19 +1,28 @@
 """Settings: named, complete sets of hyper-parameters, by environment family."""
 
+import dataclasses
+from types import ModuleType
+
 from tenuto import envs
 from tenuto.loop import Task
-from tenuto.settings import chain
+from tenuto.settings import chain, lava
 
-__all__ = ["FAMILIES", "assemble", "chain", "default_episodes"]
+__all__ = ["FAMILIES", "assemble", "chain", "family_of", "lava"]
 
-FAMILIES = {"chain": chain}
-
-
-def assemble(agent: str, env: str, setting: str) -> Task:
-    """The agent, the environment and the setting of these names, ready to learn."""
-    return FAMILIES[envs.family(env)].assemble(agent, envs.make(env), setting)
+FAMILIES = {"chain": chain, "lava": lava}
 
 
-def default_episodes(env: str) -> int:
-    """How many episodes the paper trains for in this environment."""
-    return FAMILIES[envs.family(env)].EPISODES
+def family_of(env: str) -> ModuleType:
+    """The settings of the family this environment belongs to; its first schedule is the default one."""
+    return FAMILIES[envs.family(env)]
+
+
+def assemble(agent: str, env: str, setting: str, schedule: str | None = None, episodes: int | None = None) -> Task:
+    """The agent, the environment and the setting of these names, ready to learn for so many episodes."""
+    family, made = family_of(env), envs.make(env)
+    episodes = episodes or family.EPISODES
+    task = family.assemble(agent, made, setting, schedule or next(iter(family.SCHEDULES)), episodes)
+    # To a power of two, so that runs of nearly the same length share a compiled program.
+    most_steps = 1 << (episodes * made.longest_episode() - 1).bit_length()
+    plan = dataclasses.replace(task.plan, episodes=episodes, most_steps=most_steps)
+    return dataclasses.replace(task, plan=plan)

@@ -7,10 +7,11 @@ from tenuto.errors import unknown
 from tenuto.extensions import SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Polyak
-from tenuto.schedules import Linear
+from tenuto.schedules import linear
 from tenuto.settings.row import Row
 
 EPISODES = 1000
+SCHEDULES = {"linear": "ε falls in equal decrements from 1 to 0.001"}
 SETTINGS = {
     "released": "what the authors' code ran, without its bugs (docs/fidelity.md)",
     "text": "the paper's hyper-parameter table (tab:nchain_hyperparams)",
@@ -58,16 +59,18 @@ RELEASED = {
 }  # and RELEASED_DQN for every other agent
 
 
-def assemble(agent: str, env: AbstractEnv, setting: str) -> Task:
+def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes: int) -> Task:
     """An agent of the catalogue, ready to learn on a chain: one update per episode, of N + 8 steps."""
     assert isinstance(env, Chain)
+    if schedule not in SCHEDULES:
+        raise unknown("schedule", schedule, SCHEDULES)
     if setting == "text":
         row = TEXT
-        epsilon = Linear(1.0, 0.001, 100 * env.length, "steps")
+        epsilon = linear(1.0, 0.001, 100 * env.length, "steps")
         lengths = {"longest": env.horizon, "extra": 0}  # never cut short of the episode
     elif setting == "released":
         row = RELEASED.get(agent, RELEASED_DQN)
-        epsilon = Linear(1.0, 0.001, 10 * env.length, "episodes")
+        epsilon = linear(1.0, 0.001, 10 * env.length, "episodes")
         lengths = {"longest": env.length, "extra": 1}
     else:
         raise unknown("setting", setting, SETTINGS)

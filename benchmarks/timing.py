@@ -1,0 +1,51 @@
+"""How fast a job's lanes train: what all benchmarks share."""
+
+import os
+import time
+from datetime import date
+from typing import Any
+
+import jax
+import numpy as np
+
+import tenuto
+from tenuto.compiled import Program
+from tenuto.devices import start_jax
+from tenuto.jobs import Job
+from tenuto.runs import rounds_per_chunk
+
+
+def measure(job: Job, *, chunks: int, cache: bool) -> dict[str, Any]:
+    """Train for some chunks and report env steps per second, in sum over lanes, with all cores or one GPU."""
+    start_jax()
+    if not cache:
+        jax.config.update("jax_enable_compilation_cache", False)
+    lanes, devices = job.lanes(), jax.local_devices()
+    program = Program(job.tasks(), [lane["seed"] for lane in lanes], devices)
+    rounds = rounds_per_chunk(program.learn_every)
+    began = time.perf_counter()
+    program.begin()
+    program.advance(rounds)
+    first = time.perf_counter() - began
+    seconds = []
+    for _ in range(chunks):
+        began = time.perf_counter()
+        program.advance(rounds)
+        seconds.append(time.perf_counter() - began)
+    steps = rounds * program.learn_every * len(lanes)
+    return {
+        "date": date.today().isoformat(),
+        "device": devices[0].device_kind,
+        "devices": len(devices),
+        "cores": os.cpu_count(),
+        "env": list(job.envs),
+        "agent": job.agent,
+        "setting": job.setting,
+        "lanes": len(lanes),
+        "env_steps_per_s": round(chunks * steps / sum(seconds)),
+        "best_chunk_env_steps_per_s": round(steps / min(seconds)),
+        "compile_s": round(first - float(np.median(seconds)), 2),
+        "cache": cache,
+        "jax": jax.__version__,
+        "tenuto": tenuto.__version__,
+    }

@@ -1,0 +1,95 @@
+"""Exact values of a lava map by dynamic programming, and how far a trained ensemble is from them.
+
+Values are those of the best policy without the clock: the agent cannot see how much of its time is left.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import stats
+
+from tenuto.envs.lava import GROUND, MOVES, Lava, LavaState
+from tenuto.extensions import Uncertain
+from tenuto.loop import Networks, Task
+
+
+class Options(NamedTuple):
+    """Every option of a map: hold an action for j steps from a cell (arrays: cells, actions, J)."""
+
+    value: Float[np.ndarray, "cells actions J"]
+    whole: Bool[np.ndarray, "cells actions J"]  # the episode does not end before the option does
+
+
+def moves(env: Lava) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What each action does in each cell: the cell it leads to, the reward, whether the episode ends."""
+    height, width = env.shape
+    cells = np.arange(height * width)
+    down, right = np.transpose(MOVES)
+    row = np.clip(cells[:, None] // width + down, 0, height - 1)
+    to = row * width + np.clip(cells[:, None] % width + right, 0, width - 1)  # (cells, actions)
+    kind = env.kinds[to]
+    return to, np.asarray([0.0, -1.0, 1.0])[kind], kind != GROUND
+
+
+def best_values(env: Lava, gamma: float) -> Float[np.ndarray, " cells"]:
+    """V*: sweep until nothing changes, which takes no more sweeps than there are cells."""
+    to, reward, ends = moves(env)
+    value = np.zeros(env.places)
+    for _ in range(env.places):
+        value = (reward + gamma * ~ends * value[to]).max(1)
+    return value
+
+
+def options(env: Lava, gamma: float, longest: int) -> Options:
+    """The value of holding each action for 1..longest steps and doing the best thereafter."""
+    to, reward, ends = moves(env)
+    best = best_values(env, gamma)
+    value = [reward + gamma * ~ends * best[to]]
+    whole = [np.ones_like(ends)]
+    action = np.arange(len(MOVES))
+    for _ in range(1, longest):  # one step, then an option that is one shorter
+        value.append(reward + gamma * ~ends * value[-1][to, action])
+        whole.append(~ends & whole[-1][to, action])
+    return Options(np.stack(value, 2), np.stack(whole, 2))
+
+
+class Guess(NamedTuple):
+    """An ensemble's word on every option that can begin in a walkable cell, beside the truth (flat arrays)."""
+
+    mean: np.ndarray
+    spread: np.ndarray  # standard deviation over heads
+    exact: np.ndarray
+    whole: np.ndarray
+
+    @property
+    def error(self) -> np.ndarray:
+        return np.abs(self.mean - self.exact)
+
+    def rank_correlation(self) -> float:
+        """Spearman's between spread and error: 1 where the ensemble knows best what it does not know."""
+        return float(stats.spearmanr(self.spread, self.error).statistic)
+
+
+def compare(task: Task, env: Lava, networks: Networks, lanes: Sequence[int]) -> list[Guess]:
+    """What the ensembles of these lanes think of every option, and what is true."""
+    extension = task.agent.extension
+    assert isinstance(extension, Uncertain)
+    cells = np.flatnonzero(env.walkable())
+    seen = jax.vmap(lambda cell: env.features(env.observe(LavaState(cell, jnp.int32(0)))))(jnp.asarray(cells))
+    codes = jax.vmap(env.actions.encode)(jnp.arange(env.actions.n))
+
+    @jax.jit
+    def values(net):  # type: ignore[no-untyped-def]
+        return jax.vmap(lambda x: jax.vmap(lambda code: net(x, code))(codes))(seen)  # (cells, actions, B, J)
+
+    true = options(env, float(task.plan.gamma), extension.max_length)
+    guesses = []
+    for lane in lanes:
+        heads = np.asarray(values(jax.tree.map(lambda leaf, lane=lane: leaf[lane], networks.extension)))
+        mean, spread = heads.mean(2), heads.std(2)
+        guesses.append(Guess(mean.ravel(), spread.ravel(), true.value[cells].ravel(), true.whole[cells].ravel()))
+    return guesses
