@@ -91,10 +91,10 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
         axis = grid[cells[place]]
         counts = np.pad(counts, ((0, 0), (0, max(0, shown - counts.shape[1]))))
         counts = np.column_stack([counts[:, : shown - 1], counts[:, shown - 1 :].sum(1)])
-        used = counts.sum(1) > 0
+        used = np.flatnonzero(counts.sum(1))
         shares = counts[used] / counts[used].sum(1, keepdims=True)
-        done = np.flatnonzero(used) / len(counts)
-        axis.stackplot(done, shares.T, colors=colours, linewidth=0)
+        edges = np.append(used, len(counts)) / len(counts)
+        axis.stackplot(edges, shares[[*range(len(used)), -1]].T, colors=colours, linewidth=0, step="post")
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1)
         axis.set_title(f"{place[1]}, {place[0]}", fontsize=8)

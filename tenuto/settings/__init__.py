@@ -22,7 +22,8 @@ def assemble(agent: str, env: str, setting: str, schedule: str | None = None, ep
     family, made = family_of(env), envs.make(env)
     episodes = episodes or family.EPISODES
     task = family.assemble(agent, made, setting, schedule or next(iter(family.SCHEDULES)), episodes)
-    # To a power of two, so that runs of nearly the same length share a compiled program.
-    most_steps = 1 << (episodes * made.longest_episode() - 1).bit_length()
-    plan = dataclasses.replace(task.plan, episodes=episodes, most_steps=most_steps)
+    # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
+    most_steps = episodes * made.longest_episode()
+    grain = 1 << max(0, most_steps.bit_length() - 3)
+    plan = dataclasses.replace(task.plan, episodes=episodes, most_steps=-(-most_steps // grain) * grain)
     return dataclasses.replace(task, plan=plan)
