@@ -246,7 +246,8 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
     import jax
     import numpy as np
 
-    from tenuto import jobs, runs, stats
+    from tenuto import runs, stats
+    from tenuto.report import pictures
 
     if runs.finished(folder):
         say(f"{folder} is finished already; nothing was run.")
@@ -277,20 +278,17 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
-    groups: dict[str, list[float]] = {}
-    for lane in summary["lanes"]:
-        swept = {k: v if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in jobs.SWEPT}
-        label = " ".join(f"{k}={v}" for k, v in swept.items()) or "all lanes"
-        groups.setdefault(label, []).append(lane["auc"])
+    scores = np.asarray([lane["auc"] for lane in summary["lanes"]])
     table = Table(title=f"{job.label}, setting {job.setting}: normalised AUC", title_justify="left")
     for name in ("", "mean", "95% interval", "sd", "seeds"):
         table.add_column(name, justify="right" if name else "left")
-    for label, scores in groups.items():
-        e = stats.estimate(np.asarray(scores))
+    for label, mine in pictures.groups(job).items():
+        e = stats.estimate(scores[mine])
         interval = "" if math.isnan(e.low) else f"{e.low:.3f} to {e.high:.3f}"
-        table.add_row(label, f"{e.mean:.3f}", interval, f"{e.sd:.3f}", str(len(scores)))
+        table.add_row(label, f"{e.mean:.3f}", interval, f"{e.sd:.3f}", str(len(mine)))
     console.print(table)
-    say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results are in {folder}")
+    pictures.draw(folder)
+    say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
 
 
 def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:

@@ -31,7 +31,7 @@ class Running(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """What a chunk leaves: a row per finished episode, and counts. Rows past `finished` are empty.
+    """What a chunk leaves: a row per finished episode, and counts. Rows past `finished` mean nothing.
 
     What a lane does after its last episode (`Plan.episodes`), while others go on, is in none of them.
     """

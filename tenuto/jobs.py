@@ -27,7 +27,8 @@ Names = str | tuple[str, ...]
 class Job:
     """What to train. Each list of values is crossed with the others and with the seeds: one lane each.
 
-    Several environments share a program if only their numbers differ: lava maps of one size do, chains do not.
+    Several environments share a program if only their numbers differ: lava maps of one size and time limit do,
+    chains do not.
     """
 
     env: Names
@@ -48,7 +49,7 @@ class Job:
     def __post_init__(self) -> None:
         for name in NAMED:
             value = getattr(self, name)
-            if isinstance(value, tuple):
+            if isinstance(value, list | tuple):
                 if not value:
                     raise UserError(f"--{name} was given no value: name at least one")
                 distinct = tuple(dict.fromkeys(value))
@@ -75,11 +76,14 @@ class Job:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
         if self.episodes is None:
             object.__setattr__(self, "episodes", settings.family_of(self.envs[0]).EPISODES)
-        if len({envs.family(env) for env in self.envs}) > 1:
-            raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
-        programs = [program_of(task) for task in self.tasks()]  # whatever is wrong is said now, before a folder is made
-        if any(program != programs[0] for program in programs):
-            raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
+        one_family = len({envs.family(env) for env in self.envs}) == 1
+        distinct = {id(task): task for task in self.tasks()}  # whatever is wrong is said now, before a folder is made
+        programs = [program_of(task) for task in distinct.values()]
+        if not one_family or any(program != programs[0] for program in programs):
+            raise UserError(
+                f"{' and '.join(self.envs)} cannot share a program, for they differ in kind, size or time limit: "
+                "train them in runs of their own"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """All fields, in JSON's own types."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from tenuto import td
@@ -245,8 +246,7 @@ def allowed_now(task: Task, lane: Lane, spans: Span) -> Bool[Array, " n"]:
 def descend(task: Task, lane: Lane, loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
     """One step of the optimiser, while the lane has episodes to go."""
     updates, state = task.plan.optimiser.update(jax.grad(loss)(net), state, net)
-    size = (lane.episode < task.plan.episodes).astype(jnp.float32)
-    return jax.tree.map(lambda x, u: x + size * u, net, updates), state
+    return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state
 
 
 def as_features(env: AbstractEnv, spans: Span) -> Span:

@@ -70,3 +70,8 @@ class Records:
 def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:
     """Each lane's normalised area under its learning curve: its mean training return, 0 the worst and 1 the best."""
     return (np.nanmean(np.asarray(returns, np.float64), axis=1) - worst) / (best - worst)
+
+
+def coverage(visits: np.ndarray, walkable: np.ndarray) -> np.ndarray:
+    """The share of the places one can walk on in which each lane began a step at any time of its training."""
+    return (visits.sum(1) > 0)[:, walkable].mean(1)

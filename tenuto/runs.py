@@ -160,7 +160,9 @@ def load_job(folder: Path) -> Job:
     content = checkpoint.read_json(config)
     try:
         return Job.from_json(content["job"])
-    except (UserError, KeyError, TypeError, AttributeError) as problem:
+    except UserError as problem:
+        raise UserError(f"{config} cannot be used now: {problem}") from None
+    except (KeyError, TypeError, AttributeError) as problem:
         raise checkpoint.damaged(config, problem) from None
 
 

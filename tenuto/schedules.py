@@ -20,7 +20,8 @@ class Schedule(eqx.Module):
         clock = episode if self.by == "episodes" else step
         share = jnp.clip(clock / self.horizon, 0.0, 1.0)
         equal_decrements = self.start + share * (self.end - self.start)
-        equal_factors = self.start * jnp.asarray(self.end / self.start, jnp.float32) ** share
+        start, end = jnp.asarray(self.start, jnp.float32), jnp.asarray(self.end, jnp.float32)
+        equal_factors = start * (end / start) ** share
         return jnp.where(self.logarithmic, equal_factors, equal_decrements)
 
 

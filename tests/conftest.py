@@ -14,7 +14,7 @@ from tenuto.envs import Chain
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan
-from tenuto.schedules import Linear
+from tenuto.schedules import linear
 
 start_jax()
 jax.config.update("jax_num_cpu_devices", 2)
@@ -40,7 +40,7 @@ def tiny_task(agent: str, length: int = 5, **plan: object) -> Task:
         "capacity": 64,
         "batch": 8,
         "extension_batch": 8,
-        "epsilon": Linear(1.0, 0.05, 6, "episodes"),
+        "epsilon": linear(1.0, 0.05, 6, "episodes"),
         "target": Periodic(40),
         "learning_rate": 1e-2,
     }

@@ -84,8 +84,6 @@ def test_train_names_what_is_wrong_and_makes_no_folder(
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["chian"], ["experiment 'chian'", "'chain'"]),
-        (["atari"], ["experiment 'atari'", "chain"]),
         (["chain", "--parts", "man"], ["part 'man'", "'main'"]),
         (["chain", "--parts", "main", "apendix"], ["part 'apendix'", "'appendix'"]),
         (["chain", "--parts"], ["--parts", "no value"]),
@@ -95,6 +93,8 @@ def test_train_names_what_is_wrong_and_makes_no_folder(
         (["chain", "--lengths", "10", "2"], ["3 to 10000", "not 2"]),
         (["chain", "--lengths", "-5"], ["chain", "-5"]),
         (["chain", "--seeds", "0"], ["--seeds", "at least 1", "0"]),
+        (["gridworlds", "--parts", "calibrate"], ["part 'calibrate'", "'calibration'"]),
+        (["gridworlds", "--setting", "code"], ["setting 'code'", "released"]),
     ],
     ids=" ".join,
 )
@@ -107,7 +107,10 @@ def test_reproduce_names_what_is_wrong_and_makes_no_folder(
     assert not run_folder.exists()
 
 
-@pytest.mark.parametrize("words", [["train"], ["train", "--seeds", "many"], ["fly"], ["resume"], ["list", "--loud"]])
+@pytest.mark.parametrize(
+    "words",
+    [["train"], ["train", "--seeds", "many"], ["fly"], ["resume"], ["list", "--loud"], ["reproduce", "chian"]],
+)
 def test_words_that_cannot_be_read_end_with_exit_code_2(capsys: pytest.CaptureFixture[str], words: list[str]):
     with pytest.raises(SystemExit) as ended:
         cli.run(words)

@@ -12,7 +12,7 @@ from tenuto import agents, loop, settings
 from tenuto.actions import BootstrappedQ, DoubleQ, Uniform
 from tenuto.agents import Agent
 from tenuto.bandit import PAPER_ARMS, Constant, SlidingWindowUCB
-from tenuto.compiled import Program
+from tenuto.compiled import STAGES, Program
 from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Joint, SkipQ, Uncertain, Zeta
 from tenuto.plan import Periodic, Polyak
@@ -58,10 +58,10 @@ def test_shapes_and_types_of_a_lane_never_change(lives, name):
 def test_every_length_lies_between_one_and_the_longest(lives, name):
     task, _, (lanes, _), chunk = lives[name]
     J = task.agent.extension.max_length
-    assert chunk.lengths.shape == (2, J)
+    assert chunk.lengths.shape == (2, STAGES, J)
     # A length of 0 would count as no decision, one beyond J in no bin: then these sums would not meet.
-    assert chunk.decisions.sum(1).tolist() == chunk.lengths.sum(1).tolist()
-    assert ((chunk.lengths * np.arange(1, J + 1)).sum(1) >= 2 * 13).all()
+    assert chunk.decisions.sum(1).tolist() == chunk.lengths.sum((1, 2)).tolist()
+    assert ((chunk.lengths * np.arange(1, J + 1)).sum((1, 2)) >= 2 * 13).all()
     assert (chunk.steps[:, :2] == 13).all()
     assert (chunk.decisions[:, :2] >= 1).all()
     assert (chunk.decisions <= chunk.steps).all()

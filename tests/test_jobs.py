@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from tenuto import checkpoint, records, runs
-from tenuto.compiled import Chunk, Program
+from tenuto.compiled import STAGES, Chunk, Program
 from tenuto.errors import UserError
 from tenuto.jobs import Job
 from tenuto.records import Records
@@ -28,7 +28,7 @@ from tests.conftest import tiny_task
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
 PAIR = Job("chain-10", "temporl", seeds=2, episodes=500)
-RESULTS = {"config.json", "metrics.jsonl", "records.npz", "summary.json"}
+RESULTS = {"config.json", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
 
 
 def tenuto(*words: str) -> subprocess.Popen[str]:
@@ -143,7 +143,8 @@ def test_its_metrics_and_summary_are_those_of_one_that_ran_through(story: Story)
 
 
 def test_a_finished_run_keeps_its_results_and_no_checkpoint(story: Story):
-    assert {p.name for p in story.reference.iterdir()} == RESULTS
+    figures = {f"{name}.{kind}" for name in ("learning", "lengths") for kind in ("png", "svg")}
+    assert {p.name for p in story.reference.iterdir()} == RESULTS | figures
     assert not (story.folder / "checkpoint.npz").exists()
     assert story.folder.joinpath("config.json").read_bytes() == story.reference.joinpath("config.json").read_bytes()
 
@@ -234,8 +235,8 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
     beside_lost, beside_calm = record(tmp_path / "lost"), record(tmp_path / "kept")
     for name in records.PER_EPISODE:
         np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
-    for name in records.PER_CHUNK:
-        np.testing.assert_array_equal(beside_lost[name][:, 0], beside_calm[name][:, 0], err_msg=name)
+    for name in records.PER_STAGE:
+        np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
     last = json.loads((tmp_path / "lost" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["diverged"] == [1]
 
@@ -249,8 +250,9 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
     found, wanted = record(run_folder), record(story.reference)
     for name in records.PER_EPISODE:
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
-    for name in records.PER_CHUNK:
-        np.testing.assert_array_equal(found[name], wanted[name][:5], err_msg=name)
+    for name in records.PER_STAGE:  # a stage is a fiftieth of 500 episodes here, of 2,500 there
+        five_in_one = found[name].reshape(4, 10, 5, -1).sum(2)
+        np.testing.assert_array_equal(five_in_one, wanted[name][:, :10], err_msg=name)
 
 
 def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
@@ -307,6 +309,7 @@ CHANGES: dict[str, Any] = {
     "gamma": (0.9,),
     "learning_rate": (0.1,),
     "epsilon_horizon": (10.0,),
+    "schedule": "linear",
     "max_length": 9,
     "heads": 9,
 }
@@ -357,11 +360,11 @@ def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
 
 
 def test_a_chunk_divides_the_episodes_where_it_can():
-    assert runs._rounds(18, 1000) == 100
-    assert runs._rounds(18, 101) == 101
-    assert runs._rounds(18, 5) == 5
-    assert runs._rounds(5000, 7) == 1
-    assert runs._rounds(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
+    assert runs.rounds_per_chunk(18, 1000) == 100
+    assert runs.rounds_per_chunk(18, 101) == 101
+    assert runs.rounds_per_chunk(18, 5) == 5
+    assert runs.rounds_per_chunk(5000, 7) == 1
+    assert runs.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 
 def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
@@ -373,8 +376,8 @@ def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
         steps=rng.integers(1, 50, table).astype(np.int32),
         decisions=rng.integers(1, 50, table).astype(np.int32),
         lam=rng.normal(size=table).astype(np.float32),
-        lengths=rng.integers(0, 9, (lanes, 3)).astype(np.int32),
-        visits=rng.integers(0, 9, (lanes, 5)).astype(np.int32),
+        lengths=rng.integers(0, 9, (lanes, STAGES, 3)).astype(np.int32),
+        visits=rng.integers(0, 9, (lanes, STAGES, 5)).astype(np.int32),
         finite=rng.random(lanes) < 0.7,
     )
 
@@ -401,20 +404,17 @@ def test_records_hold_what_lists_of_rows_would_hold():
         wanted = [[row[column] for row in r] + [blank] * (most - len(r)) for r in rows]
         np.testing.assert_array_equal(kept[name], np.asarray(wanted, kept[name].dtype))
         assert kept[name].dtype == records.PER_EPISODE[name]
-    np.testing.assert_array_equal(kept["lengths"], [chunk.lengths for chunk in chunks])
-    np.testing.assert_array_equal(kept["visits"], [chunk.visits for chunk in chunks])
+    np.testing.assert_array_equal(kept["lengths"], sum(chunk.lengths for chunk in chunks))
+    np.testing.assert_array_equal(kept["visits"], sum(chunk.visits for chunk in chunks))
     assert kept["clock"].tolist() == clocks
     assert kept["diverged"].tolist() == lost
     assert_same_record(Records(**kept.arrays()).arrays(), kept.arrays())
-    cut = kept.cut(5)
-    assert cut["returns"].shape == (lanes, 5)
-    assert cut["count"].tolist() == [min(5, len(r)) for r in rows]
-    np.testing.assert_array_equal(cut["steps"], kept["steps"][:, :5])
 
 
-def test_auc_is_the_mean_return_over_the_best_return():
+def test_auc_is_the_mean_return_between_the_worst_and_the_best():
     returns = np.asarray([[0, 10, 10, 10], [5, 0, math.nan, math.nan]], np.float32)
-    assert records.auc(returns, 10.0).tolist() == [0.75, 0.25]
+    assert records.auc(returns, 0.0, 10.0).tolist() == [0.75, 0.25]
+    assert records.auc(np.asarray([[-1.0, 1.0, 1.0, 0.0]]), -1.0, 1.0).tolist() == [0.625]
 
 
 def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
@@ -429,8 +429,8 @@ def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(t
     job = Job("chain-10", "ddqn", seeds=2, episodes=100)
     folder = runs.claim(job, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
-    assert config["hyperparameters"]["plan"]["learning_rate"] == 5e-4
-    config["hyperparameters"]["plan"]["learning_rate"] = 6e-4
+    assert config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] == 5e-4
+    config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] = 6e-4
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="other hyper-parameters"):
         runs.claim(job, folder)

@@ -17,7 +17,7 @@ from tenuto.compiled import Program
 from tenuto.envs import Chain
 from tenuto.jobs import Job
 from tenuto.records import Records
-from tenuto.schedules import Linear
+from tenuto.schedules import linear
 
 AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
 ALONE = ("ddqn", "ute")
@@ -34,7 +34,7 @@ def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
     for rounds in chunks:
         kept.add(program.advance(rounds), program.t)
     records = {name: kept[name] for name in ("returns", "steps", "decisions", "lam", "count")}
-    records |= {name: kept[name].sum(0) for name in ("lengths", "visits")}
+    records |= {name: kept[name].sum(1) for name in ("lengths", "visits")}
     lanes, _ = program.state()
     keys = {name: np.asarray(jax.random.key_data(getattr(lanes, name))) for name in ("step_key", "learn_key")}
     return records, lanes._replace(**keys)
@@ -175,7 +175,7 @@ def with_plan(task, **changed):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"gamma": 0.5}, {"learning_rate": 1e-3}, {"epsilon": Linear(1.0, 0.05, 100, "episodes")}],
+    [{"gamma": 0.5}, {"learning_rate": 1e-3}, {"epsilon": linear(1.0, 0.05, 100, "episodes")}],
     ids=lambda changed: next(iter(changed)),
 )
 def test_lanes_with_different_numbers_share_one_program_and_differ(changed):

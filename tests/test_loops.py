@@ -104,10 +104,10 @@ def test_records_of_the_compiled_loop_are_those_of_the_host_loop(both, agent):
     assert rows("decisions").tolist() == [sum(m.decided for m in e) for e in episodes]
     assert rows("lam").tolist() == [e[-1].lam for e in episodes]
     decided = [m.length for m in stream if m.decided]
-    histogram = np.bincount(decided, minlength=len(chunks[0].lengths) + 1)[1:]
-    assert sum(chunk.lengths for chunk in chunks).tolist() == histogram.tolist()
+    histogram = np.bincount(decided, minlength=chunks[0].lengths.shape[1] + 1)[1:]
+    assert sum(chunk.lengths.sum(0) for chunk in chunks).tolist() == histogram.tolist()
     visits = np.bincount([m.place for m in stream], minlength=LENGTH)
-    assert sum(chunk.visits for chunk in chunks).tolist() == visits.tolist()
+    assert sum(chunk.visits.sum(0) for chunk in chunks).tolist() == visits.tolist()
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -143,7 +143,7 @@ def test_lengths_decided_sum_to_the_steps_and_what_the_episode_ends_cut_off(both
     for episode in episodes_of(stream):
         last = max(i for i, moment in enumerate(episode) if moment.decided)
         cut += last + episode[last].length - len(episode)
-    lengths = sum(chunk.lengths for chunk in chunks)
+    lengths = sum(chunk.lengths.sum(0) for chunk in chunks)
     assert (lengths * np.arange(1, len(lengths) + 1)).sum() == STEPS + cut
     assert lengths.sum() == sum(moment.decided for moment in stream) <= STEPS
     if agent == "ddqn":

@@ -237,6 +237,13 @@ def test_published_numbers_are_those_of_the_paper():
     assert published.nchain_auc_all("ez-greedy mu=1.5", 30) == 0.42
     assert published.nchain_auc("ddqn", 10) is None
     assert published.nchain_auc("ute", 11) is None
+    assert published.gid_result("ez-greedy", "bridge linear") == 0.76
+    assert published.gid_result("ute", "zigzag fixed") == 0.76
+    assert published.gid_result("ddqn", "cliff log") is None
+    assert published.grid_tee_mu("ez-greedy mu=3.0", "zigzag log") == 0.52
+    assert published.grid_tee_mu("ute lam=-0.5", "cliff linear") == 0.89
+    assert published.grid_tee_mu("ute lam=-1.5", "cliff log") == 0.96
+    assert published.grid_tee_mu("ute", "cliff log") is None
 
 
 # Figures
@@ -317,13 +324,13 @@ def test_its_cells_are_the_table_of_the_paper_with_ddqn_beside_it(made: Path):
 def test_its_cells_are_the_means_of_its_lanes_and_of_the_records(made: Path):
     with open(made / "lanes.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    entries = chain.entries("main", 10, "released", seeds=2, episodes=100)
+    entries = chain.entries("main", "released", 2, 100, length=10)
     for c, entry in zip(cells.read(made), entries, strict=True):
         values = [float(r["value"]) for r in rows if r["row"] == c.row]
         assert len(values) == 2
         assert c.mean == pytest.approx(sum(values) / 2, abs=1e-5)
         assert c.sd == pytest.approx(abs(values[0] - values[1]) / math.sqrt(2), abs=1e-5)
-        returns = runs.read_records(made / "jobs" / entry.job.name)["returns"]
+        returns = runs.read_records(made / "jobs" / entry.source.job.name)["returns"]
         assert returns.shape == (2, 100)
         assert [float(np.mean(r, dtype=np.float64)) / 10 for r in returns] == pytest.approx(values, abs=1e-5)
 
@@ -380,12 +387,13 @@ def test_the_summary_of_each_job_names_its_configuration(made: Path):
 
 
 def test_parts_share_jobs_so_that_asking_for_more_trains_nothing_again():
-    jobs_of = {part: {e.job for e in chain.entries(part, 30, "released", seeds=3)} for part in chain.PARTS}
-    values = {e.column: e for e in chain.entries("appendix", 30, "released", seeds=3)}
-    table_1 = {e.row: e.job for e in chain.entries("main", 30, "released", seeds=3)}
-    assert values["ute lam=2.0"].job == table_1["ute"]
-    assert values["ez-greedy mu=1.25"].job == table_1["ez-greedy"]
-    assert values["temporl"].job == table_1["temporl"]
+    entries = {part: chain.entries(part, "released", 3, 1000, length=30) for part in chain.PARTS}
+    jobs_of = {part: {e.source.job for e in listed} for part, listed in entries.items()}
+    values = {e.column: e for e in entries["appendix"]}
+    table_1 = {e.row: e.source.job for e in entries["main"]}
+    assert values["ute lam=2.0"].source.job == table_1["ute"]
+    assert values["ez-greedy mu=1.25"].source.job == table_1["ez-greedy"]
+    assert values["temporl"].source.job == table_1["temporl"]
     assert len(jobs_of["appendix"] - jobs_of["main"]) == 2
 
 
@@ -399,10 +407,10 @@ def test_a_folder_remembers_all_that_was_asked_of_it(tmp_path: Path):
 def test_a_report_keeps_cells_whose_jobs_are_gone_and_draws_those_that_are_there(made: Path, tmp_path: Path):
     folder = tmp_path / "copy"
     shutil.copytree(made, folder)
-    entries = chain.entries("main", 10, "released", seeds=2, episodes=100)
-    shutil.rmtree(folder / "jobs" / entries[0].job.name)
+    entries = chain.entries("main", "released", 2, 100, length=10)
+    shutil.rmtree(folder / "jobs" / entries[0].source.job.name)
     before = {c.key: c.mean for c in cells.read(folder)}
-    made_now = reproduce_module.write_report(entries, folder, titles=chain.TITLES, panel=chain.panel, command="x")
+    made_now = reproduce_module.write_report(chain.EXPERIMENT, entries, folder, command="x")
     assert len(made_now) == len(entries) - 1
     assert {c.key: c.mean for c in cells.read(folder)} == pytest.approx(before, abs=1e-5)
 
@@ -410,13 +418,13 @@ def test_a_report_keeps_cells_whose_jobs_are_gone_and_draws_those_that_are_there
 def test_diverged_lanes_are_told_by_lane(made: Path, tmp_path: Path):
     folder = tmp_path / "copy"
     shutil.copytree(made, folder)
-    (entry, *_) = chain.entries("main", 10, "released", seeds=2, episodes=100)
-    assert reproduce_module.diverged([entry.job], folder) == []
-    path = folder / "jobs" / entry.job.name / "summary.json"
+    (entry, *_) = chain.entries("main", "released", 2, 100, length=10)
+    assert reproduce_module.diverged([entry.source.job], folder) == []
+    path = folder / "jobs" / entry.source.job.name / "summary.json"
     summary = json.loads(path.read_text())
     summary["lanes"][1]["diverged"] = 1800
     path.write_text(json.dumps(summary))
-    (line,) = reproduce_module.diverged([entry.job], folder)
+    (line,) = reproduce_module.diverged([entry.source.job], folder)
     assert "'seed': 1" in line
     assert "chain-10" in line
 

@@ -82,6 +82,8 @@ class Lava(AbstractEnv):
         goal = [d for cell, d in self.distances().items() if self.kinds[cell] == GOAL]
         if not goal:
             raise UserError("the map's goal cannot be reached: leave a way of '.' from S to G around the lava")
+        if limit is not None and limit < 1:
+            raise UserError(f"an episode needs at least 1 step, not {limit}")
         self.limit = limit or max(SHORTEST_LIMIT, 5 * min(goal) // 2)  # 50 on the paper's maps
 
     @property
@@ -206,8 +208,8 @@ def check(rows: Sequence[str]) -> None:
 def read_map(path: Path) -> tuple[str, ...]:
     """A map from a text file, a line per row; blank lines around it and spaces at the ends of lines do not count."""
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as problem:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "not a text file"
         raise UserError(f"cannot be read ({reason}): --env lava:FILE wants a text file") from None
     rows = [line.rstrip() for line in text.splitlines()]

@@ -1,13 +1,10 @@
 """Lava gridworld tables and figures (paper, Sec. 5.2 and appendix): which jobs make which cell."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from tenuto import envs
 from tenuto.agents import CATALOGUE
 from tenuto.envs import Lava
 from tenuto.envs.lava import MAPS
@@ -42,6 +39,9 @@ BEST = {"ez-greedy": {"mu": MUS[:1]}, "ute": {"lam": LAMS[-1:]}}  # what Table 2
 DRAWN_SCHEDULE = "log"  # of coverage and length figures, as in the paper
 
 
+MakeJob = Callable[..., Job]  # (environments, agent, swept values)
+
+
 class Place(NamedTuple):
     map: str
     schedule: str
@@ -60,18 +60,18 @@ def places(maps: Sequence[str]) -> list[Place]:
 
 def entries(part: str, setting: str, seeds: int, episodes: int = EPISODES) -> list[Entry]:
     """Every cell of one part. Parts share jobs: what one has trained, another only reads."""
-    job = partial(Job, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES)
+    job = cache(partial(Job, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES))
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "calibration": _calibration}[part]
     return [entry._replace(setting=setting) for entry in make(job)]
 
 
-def _best(job: partial[Job], agent: str, place: Place) -> Source:
+def _best(job: MakeJob, agent: str, place: Place) -> Source:
     """An agent as Table 2 has it: one program for its two maps, another for Cliff."""
     maps = MAIN_MAPS if place.map in MAIN_MAPS else (place.map,)
     return Source(job(tuple(f"lava-{name}" for name in maps), agent, **BEST.get(agent, {})), place.lanes)
 
 
-def _on_all_maps(job: partial[Job], agent: str, place: Place, **swept: tuple[float, ...]) -> Source:
+def _on_all_maps(job: MakeJob, agent: str, place: Place, **swept: tuple[float, ...]) -> Source:
     return Source(job(tuple(f"lava-{name}" for name in MAPS), agent, **swept), place.lanes)
 
 
@@ -81,7 +81,7 @@ def _entry(
     return Entry(table, str(row), column, "", paper, source, measure)
 
 
-def _main(job: partial[Job]) -> Iterator[Entry]:
+def _main(job: MakeJob) -> Iterator[Entry]:
     for place in places(MAIN_MAPS):
         for agent in MAIN_AGENTS:
             paper = published.gid_result(agent, str(place))
@@ -89,7 +89,7 @@ def _main(job: partial[Job]) -> Iterator[Entry]:
     yield from _behaviour(job, MAIN_MAPS)
 
 
-def _appendix(job: partial[Job]) -> Iterator[Entry]:
+def _appendix(job: MakeJob) -> Iterator[Entry]:
     for place in places(tuple(MAPS)):
         columns = {f"ez-greedy mu={MUS[0]}": _best(job, "ez-greedy", place)}
         for mu in MUS[1:]:
@@ -112,13 +112,13 @@ def _appendix(job: partial[Job]) -> Iterator[Entry]:
             yield _entry("lengths", place, f"ute lam={lam}", source, measure="steps per decision")
 
 
-def _agents(job: partial[Job]) -> Iterator[Entry]:
+def _agents(job: MakeJob) -> Iterator[Entry]:
     for place in places(tuple(MAPS)):
         for agent in OTHER_AGENTS:
             yield _entry("agents", place, agent, _on_all_maps(job, agent, place))
 
 
-def _behaviour(job: partial[Job], maps: Sequence[str]) -> Iterator[Entry]:
+def _behaviour(job: MakeJob, maps: Sequence[str]) -> Iterator[Entry]:
     """Where agents go and how long they commit, with the schedule the paper shows it for."""
     for name in maps:
         place = Place(name, DRAWN_SCHEDULE)
@@ -128,7 +128,7 @@ def _behaviour(job: partial[Job], maps: Sequence[str]) -> Iterator[Entry]:
             yield _entry("lengths", place, agent, _best(job, agent, place), measure="steps per decision")
 
 
-def _calibration(job: partial[Job]) -> Iterator[Entry]:
+def _calibration(job: MakeJob) -> Iterator[Entry]:
     for place in places(tuple(MAPS)):
         source = _best(job, "ute", place)
         yield _entry("calibration", place, "rank correlation", source, measure="calibration")
@@ -170,11 +170,9 @@ def draw(listed: Sequence[Entry], folder: Path) -> None:
 
 
 def _visits(source: Source, folder: Path) -> figures.Visits:
-    env = envs.make(source.lanes["env"])
+    env = measures.env_of(source)
     assert isinstance(env, Lava)
-    visits = measures.kept_of(source, folder, "visits").sum(1).mean(0)  # (cells,)
-    share = float(np.mean(measures.coverage(source, folder)))
-    return figures.Visits(visits.reshape(env.shape), env.rows(), share)
+    return figures.Visits.of(env, measures.kept_of(source, folder, "visits"))
 
 
 EXPERIMENT = Experiment("gridworlds", PARTS, TITLES, SETTINGS, EPISODES, entries, panel, draw)

@@ -38,11 +38,9 @@ def auc(source: Source, folder: Path) -> np.ndarray:
 
 
 def coverage(source: Source, folder: Path) -> np.ndarray:
-    """The share of the cells one can walk on that a lane began a step in, at any time of its training."""
     env = env_of(source)
     assert isinstance(env, Lava)
-    seen = kept_of(source, folder, "visits").sum(1) > 0  # (lanes, cells)
-    return seen[:, env.walkable()].mean(1)
+    return records.coverage(kept_of(source, folder, "visits"), env.walkable())
 
 
 def steps_per_decision(source: Source, folder: Path) -> np.ndarray:

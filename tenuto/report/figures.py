@@ -11,6 +11,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from tenuto import records
+from tenuto.envs import Lava
+
 BINS = 50
 MOST_LENGTHS = 10  # told apart by colour
 # A colour-blind-safe set (Okabe and Ito), in a fixed order so that an agent keeps its colour.
@@ -53,7 +56,13 @@ class Visits(NamedTuple):
 
     steps: np.ndarray  # begun in each cell (height, width)
     rows: tuple[str, ...]  # the map as text
-    share: float  # of the free cells, visited at least once
+    share: float  # of the free cells, visited at least once; mean over lanes
+
+    @classmethod
+    def of(cls, env: Lava, visits: np.ndarray) -> "Visits":
+        """What these lanes' records (lanes, stages, cells) say."""
+        share = records.coverage(visits, env.walkable()).mean()
+        return cls(visits.sum(1).mean(0).reshape(env.shape), env.rows(), float(share))
 
 
 def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str) -> list[Path]:
@@ -72,7 +81,7 @@ def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str
                     axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
                 if letter in "SG":
                     axis.text(x, y, letter, ha="center", va="center", fontsize=7)
-        axis.set_title(f"{place[1]}, {place[0]}: {visits.share:.0%} of cells", fontsize=8)
+        axis.set_title(f"{_caption(place)}: {visits.share:.0%} of cells", fontsize=8)
         axis.set_xticks([])
         axis.set_yticks([])
     return save(figure, path, title)
@@ -97,7 +106,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
         axis.stackplot(edges, shares[[*range(len(used)), -1]].T, colors=colours, linewidth=0, step="post")
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1)
-        axis.set_title(f"{place[1]}, {place[0]}", fontsize=8)
+        axis.set_title(_caption(place), fontsize=8)
         axis.tick_params(labelsize=6)
     labels = [str(j + 1) for j in range(shown - 1)] + [f"{shown} or more" if longest > shown else str(shown)]
     handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
@@ -161,6 +170,11 @@ def _table(
     for index, axis in np.ndenumerate(grid):
         axis.set_visible(index in cells.values())
     return figure, grid, cells
+
+
+def _caption(place: tuple[str, str]) -> str:
+    row, column = place
+    return f"{column}, {row}" if row else column
 
 
 def binned(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -73,7 +73,7 @@ def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes
 
 def epsilon(schedule: str, first: float, episodes: int) -> Schedule:
     """A schedule by episodes; the last episode has the last value."""
-    last = max(1, episodes - 1)
+    last = float(max(1, episodes - 1))
     if schedule == "linear":
         return linear(first, 0.0, last, "episodes")
     if schedule == "log":

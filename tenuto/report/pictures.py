@@ -1,0 +1,45 @@
+"""What a single run looks like: learning curves, how long actions were held, and where the agent went."""
+
+from pathlib import Path
+
+from tenuto import envs, jobs, runs
+from tenuto.envs import Lava
+from tenuto.jobs import Job
+from tenuto.report import figures
+
+MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as one
+
+
+def groups(job: Job) -> dict[str, list[int]]:
+    """The job's lanes by what they share, spelled out."""
+    found: dict[str, list[int]] = {}
+    for i, lane in enumerate(job.lanes()):
+        swept = {k: v if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in jobs.SWEPT}
+        found.setdefault(" ".join(f"{k}={v}" for k, v in swept.items()) or "all lanes", []).append(i)
+    return found
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw a finished run into its folder; the files written. Of very many groups only the first are drawn."""
+    job, kept = runs.load_job(folder), runs.read_records(folder)
+    lanes = job.lanes()
+    everything = groups(job)
+    drawn = dict(list(everything.items())[:MOST_GROUPS])
+    title = f"{job.label}, setting {job.setting}"
+    if len(drawn) < len(everything):
+        title += f" (the first {len(drawn)} of {len(everything)} groups)"
+    env = envs.make(job.envs[0])
+    curves = {job.label: {name: kept["returns"][mine] for name, mine in drawn.items()}}
+    written = figures.learning_curves(
+        curves, folder / "learning", title=title, worst=env.worst_return, best=env.best_return
+    )
+    held = {("", name): kept["lengths"][mine].sum(0) for name, mine in drawn.items()}
+    written += figures.lengths_over_training(held, folder / "lengths", title=f"{title}: how long actions are held")
+    if isinstance(env, Lava):
+        seen = {}
+        for name, mine in drawn.items():
+            map_ = envs.make(lanes[mine[0]].get("env", job.envs[0]))
+            assert isinstance(map_, Lava)
+            seen["", name] = figures.Visits.of(map_, kept["visits"][mine])
+        written += figures.coverage(seen, folder / "coverage", title=f"{title}: steps begun in each cell")
+    return written

@@ -1,0 +1,164 @@
+"""Gridworlds from end to end: UTE finds the goal of every map and knows where it is unsure; every agent runs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tenuto import agents, cli, envs, exact, settings
+from tenuto.compiled import Program
+from tenuto.envs.lava import GOAL, MAPS
+from tenuto.experiments import EXPERIMENTS, gridworlds, measures
+from tenuto.extensions import Situation
+from tenuto.jobs import Job
+from tenuto.records import Records
+from tenuto.report import cells
+
+NAMES = tuple(f"lava-{name}" for name in MAPS)
+SEEDS = 3
+EPISODES = 800
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """UTE on all three maps in one program, with fewer heads and episodes than the paper's."""
+    job = Job(NAMES, "ute", "text", seeds=SEEDS, episodes=EPISODES, schedule="log", heads=4)
+    program = Program(job.tasks(), [lane["seed"] for lane in job.lanes()], jax.local_devices())
+    program.begin()
+    kept = Records.empty(program.lanes, program.max_length, program.places)
+    while kept["count"].min() < EPISODES:
+        kept.add(program.advance(250), program.t)
+    return job, kept, program.networks()
+
+
+def follow(task, networks, lane):
+    """The greedy way of a lane: the functions that act in training, with an epsilon of zero."""
+    net = jax.tree.map(lambda leaf: jnp.asarray(leaf[lane]), networks)
+    agent, env = task.agent, task.env
+    key, lam = jax.random.key(0), jnp.float32(agent.lam.lam)
+
+    @jax.jit
+    def decide(obs):
+        x = env.features(obs)
+        choice, explored = agent.action.act(net.action, x, (), jnp.float32(0), agent.action.draw(key, env.actions))
+        now = Situation(x, explored, lam, jnp.float32(0), ())
+        return agent.extension.extend(net.extension, choice, now, env.actions)
+
+    step = jax.jit(lambda state, action: env.step(state, action, key))
+    state, obs = env.reset(key)
+    decisions = steps = 0
+    while True:
+        action, length = decide(obs)
+        decisions += 1
+        for _ in range(int(length)):
+            state, seen = step(state, action)
+            obs, steps = seen.obs, steps + 1
+            if seen.terminated or seen.truncated:
+                return float(seen.reward), steps, decisions
+
+
+def test_the_greedy_policy_of_ute_reaches_the_goal_of_every_map(trained):
+    job, _, networks = trained
+    tasks = job.tasks()
+    for i, name in enumerate(NAMES):
+        ways = [follow(tasks[lane], networks, lane) for lane in range(SEEDS * i, SEEDS * (i + 1))]
+        reached = [(steps, decisions) for reward, steps, decisions in ways if reward == 1.0]
+        assert reached, f"{name}: {ways}"
+        shortest = min(d for cell, d in envs.make(name).distances().items() if envs.make(name).kinds[cell] == GOAL)
+        steps, decisions = min(reached)
+        assert shortest <= steps <= 1.5 * shortest
+        assert decisions < steps  # it commits itself now and then
+
+
+def test_training_returns_rise_and_lanes_count_only_their_own_episodes(trained):
+    _, kept, _ = trained
+    lanes = SEEDS * len(NAMES)
+    assert kept["count"].tolist() == [EPISODES] * lanes
+    assert (kept["returns"][:, -100:].mean(1) > kept["returns"][:, :100].mean(1) + 0.3).sum() >= lanes - 2
+    np.testing.assert_array_equal(kept["lengths"].sum((1, 2)), kept["decisions"].sum(1))
+    np.testing.assert_array_equal(kept["visits"].sum((1, 2)), kept["steps"].sum(1))
+
+
+def test_the_ensemble_is_unsure_where_it_is_wrong(trained):
+    """The rank correlation between the heads' spread and their true error, which `reproduce` reports."""
+    job, _, networks = trained
+    tasks = job.tasks()
+    correlations = []
+    for i, name in enumerate(NAMES):
+        lanes = list(range(SEEDS * i, SEEDS * (i + 1)))
+        for guess in exact.compare(tasks[lanes[0]], envs.make(name), networks, lanes):
+            correlations.append(guess.rank_correlation())
+            surest = np.argsort(guess.spread)[: len(guess.spread) // 5]
+            assert guess.error[surest].mean() < 0.6 * guess.error.mean()
+    assert min(correlations) > 0.3
+    assert np.mean(correlations) > 0.55
+
+
+@pytest.mark.parametrize("setting", ["released", "text"])
+@pytest.mark.parametrize("agent", agents.CATALOGUE)
+def test_every_agent_of_the_catalogue_can_be_set_up_on_a_map(agent, setting):
+    task = settings.assemble(agent, "lava-bridge", setting)
+    assert task.agent.extension.max_length <= (51 if agent == "ez-greedy" else 7)
+    assert task.plan.learn_every == 1
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """`tenuto reproduce gridworlds` whole, with a handful of episodes."""
+    folder = tmp_path_factory.mktemp("reproduce") / "gridworlds"
+    short = EXPERIMENTS["gridworlds"]._replace(episodes=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EXPERIMENTS, "gridworlds", short)
+        words = ["reproduce", "gridworlds", "--quick", "--seeds", "2", "--parts", "main", "--out", str(folder)]
+        assert cli.run(words) == 0
+    return folder
+
+
+def test_reproduce_gridworlds_leaves_table_2_and_what_the_agents_did(made):
+    found = cells.read(made)
+    table_2 = {(c.row, c.column): c for c in found if c.table == "tab:gid_result"}
+    assert len(table_2) == 24
+    assert table_2["zigzag log", "ute"].published == 0.89
+    assert all(0 <= c.mean <= 1 and c.seeds == 2 for c in table_2.values())
+    assert {c.table for c in found} == {"tab:gid_result", "coverage", "lengths"}
+    by_agent = {c.column: c.mean for c in found if c.table == "lengths" and c.row == "bridge log"}
+    assert by_agent["ddqn"] == 1.0
+    assert by_agent["temporl"] > 1.0
+    figures = {"tab_gid_result_released", "coverage_released", "lengths_released"}
+    assert {p.stem for p in made.glob("*.png")} == {p.stem for p in made.glob("*.svg")} == figures
+
+
+def test_a_cell_is_made_of_its_own_lanes(made):
+    entries = gridworlds.entries("main", "released", 2, 6)
+    listed = {(c.table, c.row, c.column): c for c in cells.read(made)}
+    jobs = {entry.source.job for entry in entries}
+    assert len(jobs) == 4  # one program per agent: maps, schedules and seeds are lanes
+    for entry in entries:
+        if entry.measure != "auc":
+            continue
+        lanes = entry.source.job.lanes()
+        returns = measures.runs.read_records(measures.folder_of(entry.source, made))["returns"]
+        map_, schedule = entry.row.split()
+        mine = [
+            (np.mean(returns[i].astype(np.float64)) + 1) / 2
+            for i, lane in enumerate(lanes)
+            if lane["env"] == f"lava-{map_}" and lane["schedule"] == schedule
+        ]
+        assert listed[entry.table, entry.row, entry.column].values == pytest.approx(mine, abs=1e-6)
+
+
+def test_parts_of_the_gridworlds_share_jobs():
+    def jobs_of(part):
+        return {entry.source.job for entry in gridworlds.entries(part, "released", 20)}
+
+    assert len(jobs_of("main")) == 4
+    assert len(jobs_of("appendix") - jobs_of("main")) == 6
+    assert not jobs_of("calibration") - jobs_of("main") - jobs_of("appendix")
+    assert len(jobs_of("agents")) == 8
+
+
+def test_every_number_of_the_papers_grid_tables_has_a_cell():
+    cells_of = {(e.table, e.row, e.column) for part in gridworlds.PARTS for e in gridworlds.entries(part, "text", 2)}
+    paper = [e for part in ("main", "appendix") for e in gridworlds.entries(part, "text", 2) if e.published is not None]
+    assert len({(e.table, e.row, e.column) for e in paper}) == 24 + 72
+    assert {e.table for e in paper} <= {table for table, _, _ in cells_of}
