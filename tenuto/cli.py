@@ -129,8 +129,8 @@ class ReproduceGridworlds(ReproduceFlags):
 
     Parts: main (Table 2), appendix (the table over μ and λ, Cliff too), agents (the rest of the catalogue),
     calibration (UTE's option values against exact ones; trains what main and appendix train of UTE).
-    Each step of a lane is an update: on a GPU a matter of minutes, on two CPU cores of an hour and more (--parts main
-    --seeds 3 gives a first look).
+    Each step of a lane is an update: on a GPU a matter of minutes, on two CPU cores of hours (--parts main --seeds 3
+    gives a first look).
 
     Example: tenuto reproduce gridworlds --parts main --out runs/gridworlds
     """

@@ -77,8 +77,8 @@ class Job:
         if self.episodes is None:
             object.__setattr__(self, "episodes", settings.family_of(self.envs[0]).EPISODES)
         one_family = len({envs.family(env) for env in self.envs}) == 1
-        distinct = {id(task): task for task in self.tasks()}  # whatever is wrong is said now, before a folder is made
-        programs = [program_of(task) for task in distinct.values()]
+        tasks = {id(task): task for task in self.tasks()}  # whatever is wrong is said now, before a folder is made
+        programs = [program_of(task) for task in tasks.values()]
         if not one_family or any(program != programs[0] for program in programs):
             raise UserError(
                 f"{' and '.join(self.envs)} cannot share a program, for they differ in kind, size or time limit: "

@@ -33,9 +33,13 @@ def test_the_catalogue_in_the_readme_is_the_catalogue():
     assert {name: eval(code, parts) for name, code in shown} == {n: e.agent for n, e in agents.CATALOGUE.items()}
 
 
-def test_the_numbers_in_the_readme_are_those_of_the_results():
-    cells = json.loads((ROOT / "results" / "chain" / "cells.json").read_text())
-    table_1 = [c for c in cells if c["table"] == "tab:nchain_auc"]
-    assert len(table_1) == 32
-    for c in table_1:
+@pytest.mark.parametrize(
+    ("experiment", "table", "settings", "number"),
+    [("chain", "tab:nchain_auc", ("released", "text"), 32), ("gridworlds", "tab:gid_result", ("released",), 24)],
+)
+def test_the_numbers_in_the_readme_are_those_of_the_results(experiment, table, settings, number):
+    cells = json.loads((ROOT / "results" / experiment / "cells.json").read_text())
+    shown = [c for c in cells if c["table"] == table and c["setting"] in settings]
+    assert len(shown) == number
+    for c in shown:
         assert f"{c['mean']:.3f} [{c['ci95'][0]:.3f}, {c['ci95'][1]:.3f}]" in README
