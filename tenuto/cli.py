@@ -249,7 +249,8 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
     from tenuto import runs, stats
     from tenuto.report import pictures
 
-    if runs.finished(folder):
+    already = runs.finished(folder)
+    if already:
         say(f"{folder} is finished already; nothing was run.")
     elif runs.unfinished(folder):
         say(f"{folder} holds an unfinished run: going on with it.")
@@ -287,7 +288,8 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
         interval = "" if math.isnan(e.low) else f"{e.low:.3f} to {e.high:.3f}"
         table.add_row(label, f"{e.mean:.3f}", interval, f"{e.sd:.3f}", str(len(mine)))
     console.print(table)
-    pictures.draw(folder)
+    if not already:
+        pictures.draw(folder)
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
 
 

@@ -92,7 +92,7 @@ def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tupl
 
 def finite(lanes: Lane) -> Array:
     """Which lanes hold only finite parameters: a lane that diverged is told from the others."""
-    leaves = [x for x in jax.tree.leaves(lanes.brain) if jnp.issubdtype(x.dtype, jnp.floating)]
+    leaves = jax.tree.leaves((lanes.brain.action, lanes.brain.extension))
     verdicts = [jnp.isfinite(x).reshape(len(lanes.episode), -1).all(1) for x in leaves]
     return jnp.stack([jnp.ones(len(lanes.episode), bool), *verdicts]).all(0)
 

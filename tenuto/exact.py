@@ -12,13 +12,17 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy import stats
 
-from tenuto.envs.lava import GROUND, MOVES, Lava, LavaState
+from tenuto.envs.lava import GROUND, MOVES, REWARDS, Lava, LavaState
 from tenuto.extensions import Uncertain
 from tenuto.loop import Networks, Task
 
 
 class Options(NamedTuple):
-    """Every option of a map: hold an action for j steps from a cell (arrays: cells, actions, J)."""
+    """Every option of a map: hold an action for j steps from a cell (arrays: cells, actions, J).
+
+    Where the episode ends before the option does, the span that an agent stores is shorter: the value of such an
+    option is never trained, only guessed.
+    """
 
     value: Float[np.ndarray, "cells actions J"]
     whole: Bool[np.ndarray, "cells actions J"]  # the episode does not end before the option does
@@ -26,21 +30,17 @@ class Options(NamedTuple):
 
 def moves(env: Lava) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What each action does in each cell: the cell it leads to, the reward, whether the episode ends."""
-    height, width = env.shape
-    cells = np.arange(height * width)
-    down, right = np.transpose(MOVES)
-    row = np.clip(cells[:, None] // width + down, 0, height - 1)
-    to = row * width + np.clip(cells[:, None] % width + right, 0, width - 1)  # (cells, actions)
+    to = env.ahead()
     kind = env.kinds[to]
-    return to, np.asarray([0.0, -1.0, 1.0])[kind], kind != GROUND
+    return to, np.asarray(REWARDS)[kind], kind != GROUND
 
 
 def best_values(env: Lava, gamma: float) -> Float[np.ndarray, " cells"]:
     """V*: sweep until nothing changes, which takes no more sweeps than there are cells."""
     to, reward, ends = moves(env)
-    value = np.zeros(env.places)
-    for _ in range(env.places):
-        value = (reward + gamma * ~ends * value[to]).max(1)
+    value, before = np.zeros(env.places), np.full(env.places, np.nan)
+    while not np.array_equal(value, before):
+        value, before = (reward + gamma * ~ends * value[to]).max(1), value
     return value
 
 
@@ -73,11 +73,16 @@ class Guess(NamedTuple):
         """Spearman's between spread and error: 1 where the ensemble knows best what it does not know."""
         return float(stats.spearmanr(self.spread, self.error).statistic)
 
+    def only_whole(self) -> "Guess":
+        """Without the options that are never trained."""
+        return Guess(*(array[self.whole] for array in self))
 
-def compare(task: Task, env: Lava, networks: Networks, lanes: Sequence[int]) -> list[Guess]:
-    """What the ensembles of these lanes think of every option, and what is true."""
-    extension = task.agent.extension
+
+def compare(task: Task, networks: Networks, lanes: Sequence[int]) -> list[Guess]:
+    """What the ensembles of these lanes, all on the task's map, think of every option, and what is true."""
+    extension, env = task.agent.extension, task.env
     assert isinstance(extension, Uncertain)
+    assert isinstance(env, Lava)
     cells = np.flatnonzero(env.walkable())
     seen = jax.vmap(lambda cell: env.features(env.observe(LavaState(cell, jnp.int32(0)))))(jnp.asarray(cells))
     codes = jax.vmap(env.actions.encode)(jnp.arange(env.actions.n))

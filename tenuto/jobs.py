@@ -13,10 +13,12 @@ import numpy as np
 
 from tenuto import envs, settings
 from tenuto.bandit import Constant
+from tenuto.compiled import STAGES
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
 
+MOST_EPISODES = (2**31 - 1) // STAGES  # so that counting them stays in 32 bits
 NAMED = ("env", "schedule")
 SCALARS = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
 SWEPT = NAMED + SCALARS
@@ -54,6 +56,8 @@ class Job:
                     raise UserError(f"--{name} was given no value: name at least one")
                 distinct = tuple(dict.fromkeys(value))
                 object.__setattr__(self, name, distinct if len(distinct) > 1 else distinct[0])
+        located = tuple(envs.located(env) for env in self.envs)
+        object.__setattr__(self, "env", located if len(located) > 1 else located[0])
         for name in SCALARS:
             values = getattr(self, name)
             if values is not None and not values:
@@ -72,6 +76,8 @@ class Job:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
+        if self.episodes is not None and self.episodes > MOST_EPISODES:
+            raise UserError(f"--episodes must be at most {MOST_EPISODES:,}, not {self.episodes:,}")
         if self.first_seed + self.seeds > 2**32:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
         if self.episodes is None:
@@ -80,10 +86,9 @@ class Job:
         tasks = {id(task): task for task in self.tasks()}  # whatever is wrong is said now, before a folder is made
         programs = [program_of(task) for task in tasks.values()]
         if not one_family or any(program != programs[0] for program in programs):
-            raise UserError(
-                f"{' and '.join(self.envs)} cannot share a program, for they differ in kind, size or time limit: "
-                "train them in runs of their own"
-            )
+            names = " and ".join(map(envs.short, self.envs))
+            reason = "they differ in kind, size or time limit"
+            raise UserError(f"{names} cannot share a program, for {reason}: train them in runs of their own")
 
     def to_json(self) -> dict[str, Any]:
         """All fields, in JSON's own types."""
@@ -104,13 +109,13 @@ class Job:
     @property
     def label(self) -> str:
         """What to call it in a line: who, where."""
-        return f"{self.agent} on {', '.join(self.envs)}"
+        return f"{self.agent} on {', '.join(map(envs.short, self.envs))}"
 
     @property
     def name(self) -> str:
         """A readable folder name that no other configuration shares."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
-        where = re.sub(r"[^\w.-]+", "-", "+".join(self.envs))
+        where = re.sub(r"[^\w.-]+", "-", "+".join(map(envs.short, self.envs)))
         return f"{where}_{self.agent}_{self.setting}_{digest}"
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -198,6 +203,8 @@ class Job:
             raise UserError(f"--{name.replace('_', '-')} must be greater than 0, not {value}")
         changed: dict[str, Any] = {name: value}
         if name == "epsilon_horizon":
+            if plan.epsilon.start == plan.epsilon.end:
+                raise UserError("--epsilon-horizon means nothing where ε is fixed: leave it out, or --schedule fixed")
             changed = {"epsilon": dataclasses.replace(plan.epsilon, horizon=value)}
         return dataclasses.replace(task, plan=dataclasses.replace(plan, **changed))
 

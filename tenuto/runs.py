@@ -17,8 +17,9 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, envs, loop, records
+from tenuto import checkpoint, loop, records
 from tenuto.compiled import Program
+from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.jobs import Job
 from tenuto.loop import Networks
@@ -75,7 +76,8 @@ def _run(
     stop: Callable[[], bool],
     checkpoint_seconds: float,
 ) -> dict[str, Any]:
-    program = Program(job.tasks(), [lane["seed"] for lane in job.lanes()], devices)
+    tasks = job.tasks()
+    program = Program(tasks, [lane["seed"] for lane in job.lanes()], devices)
     kept, seconds = _begin_or_resume(program, folder)
     assert job.episodes is not None  # Job sets it; said for the type checker
     rounds = rounds_per_chunk(program.learn_every, job.episodes)
@@ -96,7 +98,7 @@ def _run(
                 _save(program, folder, kept, seconds + writing - began)
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
-    return _finish(job, folder, kept, program, seconds + time.monotonic() - began)
+    return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0].env)
 
 
 def claim(job: Job, folder: Path) -> Path:
@@ -231,9 +233,10 @@ def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None
     checkpoint.save(folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds})
 
 
-def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
+def _finish(
+    job: Job, folder: Path, kept: Records, program: Program, seconds: float, env: AbstractEnv
+) -> dict[str, Any]:
     lanes = job.lanes()
-    env = envs.make(job.envs[0])
     scores = records.auc(kept["returns"], env.worst_return, env.best_return)
     checkpoint.save(folder / "networks.npz", checkpoint.leaves_of(program.networks()), {"job": job.to_json()})
     checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
@@ -254,10 +257,10 @@ def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: fl
 
 
 def rounds_per_chunk(learn_every: int, episodes: int | None = None) -> int:
-    """About CHUNK_STEPS steps, and a divisor of the episodes where one is near, so that runs with one update per
-    episode end with a whole chunk."""
+    """About CHUNK_STEPS steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
+    if one is near, so that runs with one update per episode end with a whole chunk."""
     most = max(1, min(CHUNK_STEPS // learn_every, CHUNK_UPDATES))
-    if episodes is None:
+    if episodes is None or learn_every == 1:
         return most
     near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
     return near[-1] if near else min(most, episodes)

@@ -4,11 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
-from tenuto import agents, cli, envs, exact, settings
+from tenuto import agents, cli, envs, exact, runs, settings
 from tenuto.compiled import Program
 from tenuto.envs.lava import GOAL, MAPS
+from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, gridworlds, measures
+from tenuto.experiments.entry import Source
 from tenuto.extensions import Situation
 from tenuto.jobs import Job
 from tenuto.records import Records
@@ -83,15 +86,11 @@ def test_the_ensemble_is_unsure_where_it_is_wrong(trained):
     """The rank correlation between the heads' spread and their true error, which `reproduce` reports."""
     job, _, networks = trained
     tasks = job.tasks()
-    correlations = []
-    for i, name in enumerate(NAMES):
-        lanes = list(range(SEEDS * i, SEEDS * (i + 1)))
-        for guess in exact.compare(tasks[lanes[0]], envs.make(name), networks, lanes):
-            correlations.append(guess.rank_correlation())
-            surest = np.argsort(guess.spread)[: len(guess.spread) // 5]
-            assert guess.error[surest].mean() < 0.6 * guess.error.mean()
-    assert min(correlations) > 0.3
-    assert np.mean(correlations) > 0.55
+    guesses = [exact.compare(task, networks, [i])[0].only_whole() for i, task in enumerate(tasks)]
+    assert np.median([guess.rank_correlation() for guess in guesses]) > 0.3
+    surest = [np.argsort(guess.spread)[: len(guess.spread) // 5] for guess in guesses]
+    calmer = [guess.error[mine].mean() < 0.6 * guess.error.mean() for guess, mine in zip(guesses, surest, strict=True)]
+    assert sum(calmer) >= len(guesses) - 3
 
 
 @pytest.mark.parametrize("setting", ["released", "text"])
@@ -109,8 +108,8 @@ def made(tmp_path_factory):
     short = EXPERIMENTS["gridworlds"]._replace(episodes=60)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, "gridworlds", short)
-        words = ["reproduce", "gridworlds", "--quick", "--seeds", "2", "--parts", "main", "--out", str(folder)]
-        assert cli.run(words) == 0
+        parts = ["--parts", "main", "calibration"]
+        assert cli.run(["reproduce", "gridworlds", "--quick", "--seeds", "2", *parts, "--out", str(folder)]) == 0
     return folder
 
 
@@ -120,11 +119,11 @@ def test_reproduce_gridworlds_leaves_table_2_and_what_the_agents_did(made):
     assert len(table_2) == 24
     assert table_2["zigzag log", "ute"].published == 0.89
     assert all(0 <= c.mean <= 1 and c.seeds == 2 for c in table_2.values())
-    assert {c.table for c in found} == {"tab:gid_result", "coverage", "lengths"}
+    assert {c.table for c in found} == {"tab:gid_result", "coverage", "lengths", "calibration"}
     by_agent = {c.column: c.mean for c in found if c.table == "lengths" and c.row == "bridge log"}
     assert by_agent["ddqn"] == 1.0
     assert by_agent["temporl"] > 1.0
-    figures = {"tab_gid_result_released", "coverage_released", "lengths_released"}
+    figures = {"tab_gid_result_released", "coverage_released", "lengths_released", "calibration_released"}
     assert {p.stem for p in made.glob("*.png")} == {p.stem for p in made.glob("*.svg")} == figures
 
 
@@ -137,7 +136,7 @@ def test_a_cell_is_made_of_its_own_lanes(made):
         if entry.measure != "auc":
             continue
         lanes = entry.source.job.lanes()
-        returns = measures.runs.read_records(measures.folder_of(entry.source, made))["returns"]
+        returns = runs.read_records(measures.folder_of(entry.source, made))["returns"]
         map_, schedule = entry.row.split()
         mine = [
             (np.mean(returns[i].astype(np.float64)) + 1) / 2
@@ -145,6 +144,111 @@ def test_a_cell_is_made_of_its_own_lanes(made):
             if lane["env"] == f"lava-{map_}" and lane["schedule"] == schedule
         ]
         assert listed[entry.table, entry.row, entry.column].values == pytest.approx(mine, abs=1e-6)
+
+
+def test_coverage_and_calibration_are_those_of_the_kept_records_and_networks(made):
+    listed = {(c.table, c.row, c.column): c for c in cells.read(made)}
+    entries = gridworlds.entries("main", "released", 2, 6) + gridworlds.entries("calibration", "released", 2, 6)
+    for entry in entries:
+        values = listed[entry.table, entry.row, entry.column].values
+        folder = measures.folder_of(entry.source, made)
+        lanes = [i for i, mine in enumerate(entry.source.mine()) if mine]
+        env = envs.make(f"lava-{entry.row.split()[0]}")
+        if entry.table == "coverage":
+            seen = runs.read_records(folder)["visits"][lanes].sum(1)
+            free = [cell for cell, letter in enumerate("".join(env.rows())) if letter in ".S"]
+            assert values == pytest.approx([np.count_nonzero(lane[free]) / len(free) for lane in seen], abs=1e-5)
+        if entry.column == "rank correlation, whole options" and entry.row == "bridge log":
+            true = exact.options(env, 0.99, 7)
+            judged = np.argwhere(true.whole & env.walkable()[:, None, None])
+            for lane, value in zip(lanes, values, strict=True):
+                net = jax.tree.map(
+                    lambda leaf, lane=lane: jnp.asarray(leaf[lane]), runs.read_networks(folder).extension
+                )
+                heads = [
+                    np.asarray(net(jnp.uint16(cell), jnp.float32([action])))
+                    for cell in range(60)
+                    for action in range(4)
+                ]
+                mine = [heads[4 * cell + action][:, j] for cell, action, j in judged]
+                error = [abs(h.mean() - true.value[tuple(at)]) for h, at in zip(mine, judged, strict=True)]
+                assert value == pytest.approx(stats.spearmanr([h.std() for h in mine], error).statistic, abs=1e-4)
+
+
+def test_a_source_that_names_lanes_a_job_has_not_is_an_error():
+    job = Job("lava-bridge", "ddqn", seeds=2, schedule=("log", "fixed"))
+    assert Source(job, {"env": "lava-bridge", "schedule": "fixed"}).mine() == [False, False, True, True]
+    for wrong in ({"env": "lava-zigzag"}, {"schedule": "linear"}, {"lam": 2.0}):
+        with pytest.raises(AssertionError, match="no lane"):
+            Source(job, wrong).mine()
+
+
+def test_a_run_stopped_while_some_lanes_rest_goes_on_to_the_same_records(tmp_path):
+    """On an own map, by random walks: their lanes have done their episodes at different times."""
+    (tmp_path / "map.txt").write_text("S#G\n...\n")
+    job = Job(f"lava:{tmp_path}/map.txt", "random", seeds=4, episodes=400)
+    whole = runs.run(job, tmp_path / "whole")
+    chunks = []
+    with pytest.raises(runs.Interrupted):
+        runs.run(job, tmp_path / "cut", report=chunks.append, stop=lambda: len(chunks) == 2)
+    (tmp_path / "map.txt").rename(tmp_path / "moved.txt")
+    with pytest.raises(UserError, match=r"map\.txt"):
+        runs.load_job(tmp_path / "cut")
+    (tmp_path / "moved.txt").rename(tmp_path / "map.txt")
+    again = runs.run(runs.load_job(tmp_path / "cut"), tmp_path / "cut")
+    assert again["lanes"] == whole["lanes"]
+    found, wanted = (runs.read_records(tmp_path / name).arrays() for name in ("cut", "whole"))
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+def test_the_command_line_trains_on_a_map_of_ones_own_and_draws_it(tmp_path, capsys, monkeypatch):
+    (tmp_path / "my map.txt").write_text("\n S.\n.G\n")
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "train",
+        "--env",
+        "lava:my map.txt",
+        "--agent",
+        "random",
+        "--seeds",
+        "2",
+        "--episodes",
+        "9",
+        "--out",
+        "run",
+    ]
+    assert cli.run(words) == 2
+    assert "line 2, column 1" in capsys.readouterr().err
+    (tmp_path / "my map.txt").write_text("S.\n.G\n")
+    assert cli.run(words) == 0
+    assert {f"{name}.{kind}" for name in ("learning", "lengths", "coverage") for kind in ("png", "svg")} < {
+        path.name for path in (tmp_path / "run").iterdir()
+    }
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert runs.load_job(tmp_path / "run").envs == (f"lava:{tmp_path}/my map.txt",)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["lava:"], "lacks a file"),
+        (["lava:nowhere.txt"], "nowhere.txt"),
+        (["lava-brigde"], "lava-bridge"),
+        (["lava-bridge", "chain-10"], "cannot share a program"),
+        (["lava-bridge", "--schedule", "exponential"], "schedule 'exponential'"),
+        (["chain-10", "--schedule", "log"], "schedule 'log'"),
+        (["lava-bridge", "--schedule", "fixed", "--epsilon-horizon", "10"], "ε is fixed"),
+        (["lava-bridge", "--episodes", "3000000000"], "--episodes must be at most"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_in_one_line(words, named, tmp_path, capsys):
+    assert cli.run(["train", "--agent", "ddqn", "--out", str(tmp_path / "run"), "--env", *words]) == 2
+    problem = capsys.readouterr().err
+    assert named in problem
+    assert problem.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_parts_of_the_gridworlds_share_jobs():

@@ -364,6 +364,7 @@ def test_a_chunk_divides_the_episodes_where_it_can():
     assert runs.rounds_per_chunk(18, 101) == 101
     assert runs.rounds_per_chunk(18, 5) == 5
     assert runs.rounds_per_chunk(5000, 7) == 1
+    assert runs.rounds_per_chunk(1, 10) == runs.rounds_per_chunk(1, 3000) == 500  # updates, not episodes
     assert runs.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 

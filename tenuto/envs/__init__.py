@@ -8,7 +8,7 @@ from tenuto.envs.chain import Chain
 from tenuto.envs.lava import MAPS, Lava, read_map
 from tenuto.errors import UserError, unknown
 
-__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "family", "make"]
+__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "family", "located", "make", "short"]
 
 ENVIRONMENTS = {
     "chain-N": "Chain MDP with N states (N >= 3; the paper: chain-10, chain-30, chain-50, chain-70)",
@@ -25,6 +25,20 @@ def family(name: str) -> str:
     if name.startswith("lava:") or (name.removeprefix("lava-") in MAPS and name.startswith("lava-")):
         return "lava"
     raise unknown("environment", name, _EXAMPLES)
+
+
+def located(name: str) -> str:
+    """The name with a map's file by its whole path, so that it can be found from anywhere."""
+    if not name.startswith("lava:"):
+        return name
+    if name == "lava:":
+        raise UserError("--env lava: lacks a file: name a map, for example lava:my_map.txt")
+    return f"lava:{Path(name.removeprefix('lava:')).expanduser().absolute()}"
+
+
+def short(name: str) -> str:
+    """The name without a map's folder, for people."""
+    return f"lava:{Path(name).name}" if name.startswith("lava:") else name
 
 
 def make(name: str) -> AbstractEnv:

@@ -48,6 +48,7 @@ LEFT, UP, RIGHT, DOWN = range(4)
 MOVES = ((0, -1), (-1, 0), (0, 1), (1, 0))  # rows, columns
 GROUND, LAVA, GOAL = range(3)
 KINDS = {".": GROUND, "S": GROUND, "#": LAVA, "G": GOAL}
+REWARDS = (0.0, -1.0, 1.0)  # for entering each kind
 MOST_CELLS = 2**16
 SHORTEST_LIMIT = 50
 COLOURS = {".": (240, 240, 240), "S": (190, 190, 190), "#": (214, 94, 0), "G": (0, 158, 115), "@": (0, 114, 178)}
@@ -118,17 +119,16 @@ class Lava(AbstractEnv):
         return state, self.observe(state)
 
     def step(self, state: LavaState, action: Array, key: Array) -> tuple[LavaState, TimeStep]:
-        height, width = self.shape
-        down, right = jnp.asarray(MOVES)[action]
-        row = jnp.clip(state.cell // width + down, 0, height - 1)
-        column = jnp.clip(state.cell % width + right, 0, width - 1)
-        state = LavaState(cell=row * width + column, time=state.time + 1)
-        kind = jnp.asarray(self.kinds)[state.cell]
+        cell = jnp.asarray(self.ahead(), jnp.int32)[state.cell, action]
+        state = LavaState(cell, time=state.time + 1)
+        kind = jnp.asarray(self.kinds)[cell]
         ended = kind != GROUND
         timeout = (state.time >= self.limit) & ~ended
-        reward = jnp.where(kind == GOAL, 1.0, jnp.where(kind == LAVA, -1.0, 0.0))
         return state, TimeStep(
-            self.observe(state), reward, ended | (timeout & self.limit_ends), timeout & ~jnp.asarray(self.limit_ends)
+            self.observe(state),
+            reward=jnp.asarray(REWARDS)[kind],
+            terminated=ended | (timeout & self.limit_ends),
+            truncated=timeout & ~jnp.asarray(self.limit_ends),
         )
 
     def place(self, state: LavaState) -> Int[Array, ""]:
@@ -140,17 +140,24 @@ class Lava(AbstractEnv):
     def features(self, obs: UInt16[Array, ""]) -> UInt16[Array, ""]:
         return obs
 
+    def ahead(self) -> Int[np.ndarray, "cells actions"]:
+        """The cell that each action leads to from each cell."""
+        height, width = self.shape
+        cells = np.arange(height * width)[:, None]
+        down, right = np.transpose(MOVES)
+        row = np.clip(cells // width + down, 0, height - 1)
+        return row * width + np.clip(cells % width + right, 0, width - 1)
+
     def distances(self) -> dict[int, int]:
         """The fewest steps from the start to each cell that can be reached; lava and goals end the way."""
-        height, width = self.shape
+        ahead = self.ahead().tolist()
         found, queue = {int(self.start): 0}, deque([int(self.start)])
         while queue:
             cell = queue.popleft()
-            for down, right in MOVES if self.kinds[cell] == GROUND else ():
-                row, column = cell // width + down, cell % width + right
-                if 0 <= row < height and 0 <= column < width and row * width + column not in found:
-                    found[row * width + column] = found[cell] + 1
-                    queue.append(row * width + column)
+            for beyond in ahead[cell] if self.kinds[cell] == GROUND else ():
+                if beyond not in found:
+                    found[beyond] = found[cell] + 1
+                    queue.append(beyond)
         return found
 
     def walkable(self) -> Bool[np.ndarray, " cells"]:
@@ -186,13 +193,15 @@ def picture(letters: Sequence[str], shape: tuple[int, int]) -> UInt8[np.ndarray,
     return pixels
 
 
-def check(rows: Sequence[str]) -> None:
-    """Whether these rows are a map; if not, what to mend and where."""
+def check(rows: Sequence[str], first_line: int = 1) -> None:
+    """Whether these rows are a map; if not, what to mend and where (lines are counted from `first_line`)."""
     if not rows or not rows[0]:
         raise UserError("the map is empty: draw it with S (start), G (goal), # (lava) and . (free ground)")
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(rows, first_line):
         if len(row) != len(rows[0]):
-            raise UserError(f"line {number} of the map has {len(row)} cells, line 1 {len(rows[0])}: make them equal")
+            raise UserError(
+                f"line {number} of the map has {len(row)} cells, line {first_line} {len(rows[0])}: make them equal"
+            )
         for column, letter in enumerate(row, 1):
             if letter not in KINDS:
                 raise UserError(f"line {number}, column {column} of the map is {letter!r}: use only S, G, # and .")
@@ -208,13 +217,13 @@ def check(rows: Sequence[str]) -> None:
 def read_map(path: Path) -> tuple[str, ...]:
     """A map from a text file, a line per row; blank lines around it and spaces at the ends of lines do not count."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.expanduser().read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "not a text file"
         raise UserError(f"cannot be read ({reason}): --env lava:FILE wants a text file") from None
     rows = [line.rstrip() for line in text.splitlines()]
-    while rows and not rows[0]:
-        rows.pop(0)
     while rows and not rows[-1]:
         rows.pop()
-    return tuple(rows)
+    blank = next((i for i, row in enumerate(rows) if row), 0)
+    check(rows[blank:], first_line=blank + 1)
+    return tuple(rows[blank:])

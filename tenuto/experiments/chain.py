@@ -23,8 +23,6 @@ MAX_LENGTHS = (10, 20, 30)
 LONG_CHAIN, LONG_EPISODES = 70, 5000
 
 
-Number = tuple[str, str, str, float | None, Source]  # table, row, column, published value
-
 TITLES = {
     "tab:nchain_auc": "Chain MDP, normalised AUC by chain length (the paper's Table 1)",
     "tab:nchain_auc_all": "Chain MDP, normalised AUC over μ and λ by chain length (the paper's appendix)",
@@ -37,19 +35,17 @@ def entries(part: str, setting: str, seeds: int, episodes: int, length: int) -> 
     """Every cell of one part for one chain length. Parts share jobs: what one has trained, another only reads."""
     job = partial(Job, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "max-length": _max_length}[part]
-    return [
-        Entry(table, row, column, setting, paper, source) for table, row, column, paper, source in make(length, job)
-    ]
+    return list(make(length, job))
 
 
-def _main(n: int, job: partial[Job]) -> Iterator[Number]:
+def _main(n: int, job: partial[Job]) -> Iterator[Entry]:
     sources = {agent: Source(job(agent), {}) for agent in MAIN_AGENTS}
     sources |= {"ez-greedy": _best_mu(job), "ute": _best_lam(job)}
     for agent, source in sources.items():
-        yield "tab:nchain_auc", agent, str(n), published.nchain_auc(agent, n), source
+        yield Entry("tab:nchain_auc", agent, str(n), published.nchain_auc(agent, n), source)
 
 
-def _appendix(n: int, job: partial[Job]) -> Iterator[Number]:
+def _appendix(n: int, job: partial[Job]) -> Iterator[Entry]:
     # One program trains all the values that Table 1 does not have.
     ez, ute = job("ez-greedy", mu=MUS[1:]), job("ute", lam=LAMS[:-1])
     columns = {"temporl": Source(job("temporl"), {}), f"ez-greedy mu={MUS[0]}": _best_mu(job)}
@@ -57,15 +53,15 @@ def _appendix(n: int, job: partial[Job]) -> Iterator[Number]:
     columns |= {f"ute lam={lam}": Source(ute, {"lam": lam}) for lam in LAMS[:-1]}
     columns |= {f"ute lam={LAMS[-1]}": _best_lam(job)}
     for column, source in columns.items():
-        yield "tab:nchain_auc_all", str(n), column, published.nchain_auc_all(column, n), source
+        yield Entry("tab:nchain_auc_all", str(n), column, published.nchain_auc_all(column, n), source)
 
 
-def _agents(n: int, job: partial[Job]) -> Iterator[Number]:
+def _agents(n: int, job: partial[Job]) -> Iterator[Entry]:
     for agent in OTHER_AGENTS:
-        yield "agents", agent, str(n), None, Source(job(agent), {})
+        yield Entry("agents", agent, str(n), None, Source(job(agent), {}))
 
 
-def _max_length(n: int, job: partial[Job]) -> Iterator[Number]:
+def _max_length(n: int, job: partial[Job]) -> Iterator[Entry]:
     if n == LONG_CHAIN:  # the paper shows five times as many episodes for its longest chain
         job = partial(job, episodes=job.keywords["episodes"] * LONG_EPISODES // EPISODES)
     for j in MAX_LENGTHS:
@@ -75,7 +71,7 @@ def _max_length(n: int, job: partial[Job]) -> Iterator[Number]:
             "ute": Source(job("ute", lam=LAMS[-1:], max_length=j), {}),
         }
         for agent, source in made.items():
-            yield "fig:ncahin_performance_all", agent, f"N={n} J={j}", None, source
+            yield Entry("fig:ncahin_performance_all", agent, f"N={n} J={j}", None, source)
 
 
 def _best_mu(job: partial[Job]) -> Source:

@@ -15,7 +15,10 @@ class Source(NamedTuple):
 
     def mine(self) -> list[bool]:
         """Which of the job's lanes these are; what a job does not sweep, all its lanes have."""
-        return [all(lane.get(k, v) == v for k, v in self.lanes.items()) for lane in self.job.lanes()]
+        lanes = self.job.lanes()
+        mine = [all(lane.get(k, getattr(self.job, k)) == v for k, v in self.lanes.items()) for lane in lanes]
+        assert any(mine), f"{self.job.name} has no lane with {self.lanes}"
+        return mine
 
 
 class Entry(NamedTuple):
@@ -24,10 +27,13 @@ class Entry(NamedTuple):
     table: str
     row: str
     column: str
-    setting: str
     published: float | None
     source: Source
     measure: str = "auc"  # of `measures.MEASURES`: what is taken from each lane
+
+    @property
+    def setting(self) -> str:
+        return self.source.job.setting
 
 
 class Experiment(NamedTuple):

@@ -36,6 +36,12 @@ SCHEDULES = ("linear", "log", "fixed")
 MUS = (1.25, 1.5, 2.0, 2.5, 3.0)
 LAMS = (-0.5, -1.0, -1.5)
 BEST = {"ez-greedy": {"mu": MUS[:1]}, "ute": {"lam": LAMS[-1:]}}  # what Table 2 shows
+CALIBRATION = {  # columns and measures; an option is whole if the episode does not end before it
+    "rank correlation": "calibration",
+    "mean error": "error",
+    "rank correlation, whole options": "calibration of whole options",
+    "mean error, whole options": "error of whole options",
+}
 DRAWN_SCHEDULE = "log"  # of coverage and length figures, as in the paper
 
 
@@ -62,7 +68,7 @@ def entries(part: str, setting: str, seeds: int, episodes: int = EPISODES) -> li
     """Every cell of one part. Parts share jobs: what one has trained, another only reads."""
     job = cache(partial(Job, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES))
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "calibration": _calibration}[part]
-    return [entry._replace(setting=setting) for entry in make(job)]
+    return list(make(job))
 
 
 def _best(job: MakeJob, agent: str, place: Place) -> Source:
@@ -75,17 +81,11 @@ def _on_all_maps(job: MakeJob, agent: str, place: Place, **swept: tuple[float, .
     return Source(job(tuple(f"lava-{name}" for name in MAPS), agent, **swept), place.lanes)
 
 
-def _entry(
-    table: str, row: object, column: str, source: Source, paper: float | None = None, measure: str = "auc"
-) -> Entry:
-    return Entry(table, str(row), column, "", paper, source, measure)
-
-
 def _main(job: MakeJob) -> Iterator[Entry]:
     for place in places(MAIN_MAPS):
         for agent in MAIN_AGENTS:
             paper = published.gid_result(agent, str(place))
-            yield _entry("tab:gid_result", place, agent, _best(job, agent, place), paper)
+            yield Entry("tab:gid_result", str(place), agent, paper, _best(job, agent, place))
     yield from _behaviour(job, MAIN_MAPS)
 
 
@@ -100,22 +100,23 @@ def _appendix(job: MakeJob) -> Iterator[Entry]:
             columns[f"ute lam={lam}"] = source._replace(lanes=place.lanes | {"lam": lam})
         columns[f"ute lam={LAMS[-1]}"] = _best(job, "ute", place)
         for column, source in columns.items():
-            yield _entry("tab:grid_tee_mu", place, column, source, published.grid_tee_mu(column, str(place)))
+            paper = published.grid_tee_mu(column, str(place))
+            yield Entry("tab:grid_tee_mu", str(place), column, paper, source)
     for place in places(tuple(MAPS)):
         for agent in MAIN_AGENTS:
-            yield _entry("fig:grid_learning_curve", place, agent, _best(job, agent, place))
+            yield Entry("fig:grid_learning_curve", str(place), agent, None, _best(job, agent, place))
     yield from _behaviour(job, tuple(MAPS))
     for name in MAPS:
         place = Place(name, DRAWN_SCHEDULE)
         for lam in LAMS[:-1]:
             source = _on_all_maps(job, "ute", place, lam=LAMS[:-1])._replace(lanes=place.lanes | {"lam": lam})
-            yield _entry("lengths", place, f"ute lam={lam}", source, measure="steps per decision")
+            yield Entry("lengths", str(place), f"ute lam={lam}", None, source, "steps per decision")
 
 
 def _agents(job: MakeJob) -> Iterator[Entry]:
     for place in places(tuple(MAPS)):
         for agent in OTHER_AGENTS:
-            yield _entry("agents", place, agent, _on_all_maps(job, agent, place))
+            yield Entry("agents", str(place), agent, None, _on_all_maps(job, agent, place))
 
 
 def _behaviour(job: MakeJob, maps: Sequence[str]) -> Iterator[Entry]:
@@ -123,16 +124,16 @@ def _behaviour(job: MakeJob, maps: Sequence[str]) -> Iterator[Entry]:
     for name in maps:
         place = Place(name, DRAWN_SCHEDULE)
         for agent in MAIN_AGENTS:
-            yield _entry("coverage", place, agent, _best(job, agent, place), measure="coverage")
+            yield Entry("coverage", str(place), agent, None, _best(job, agent, place), "coverage")
         for agent in MAIN_AGENTS:
-            yield _entry("lengths", place, agent, _best(job, agent, place), measure="steps per decision")
+            yield Entry("lengths", str(place), agent, None, _best(job, agent, place), "steps per decision")
 
 
 def _calibration(job: MakeJob) -> Iterator[Entry]:
     for place in places(tuple(MAPS)):
         source = _best(job, "ute", place)
-        yield _entry("calibration", place, "rank correlation", source, measure="calibration")
-        yield _entry("calibration", place, "mean error", source, measure="calibration error")
+        for column, measure in CALIBRATION.items():
+            yield Entry("calibration", str(place), column, None, source, measure)
 
 
 def panel(entry: Entry) -> tuple[str, str] | None:

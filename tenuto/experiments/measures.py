@@ -9,7 +9,7 @@ import numpy as np
 from tenuto import envs, exact, records, runs
 from tenuto.envs import Lava
 from tenuto.experiments.entry import Source
-from tenuto.loop import Networks
+from tenuto.jobs import Job
 from tenuto.records import Records
 
 
@@ -19,11 +19,17 @@ def folder_of(source: Source, folder: Path) -> Path:
 
 def kept_of(source: Source, folder: Path, name: str) -> np.ndarray:
     """One array of the records, of the source's lanes."""
-    return _records(folder_of(source, folder))[name][np.asarray(source.mine())]
+    job = folder_of(source, folder).absolute()
+    return _records(job, finished_at(job))[name][np.asarray(source.mine())]
+
+
+def finished_at(folder: Path) -> int:
+    """Tells a finished job from one that was made anew in its place."""
+    return (folder / "summary.json").stat().st_mtime_ns
 
 
 @lru_cache(maxsize=4)
-def _records(folder: Path) -> Records:
+def _records(folder: Path, when: int) -> Records:
     """A finished job never changes, and many cells are made from it."""
     return runs.read_records(folder)
 
@@ -53,21 +59,29 @@ def calibration(source: Source, folder: Path) -> np.ndarray:
     return np.asarray([guess.rank_correlation() for guess in guesses(source, folder)])
 
 
-def calibration_error(source: Source, folder: Path) -> np.ndarray:
+def calibration_of_whole(source: Source, folder: Path) -> np.ndarray:
+    """The same over the options that can be trained."""
+    return np.asarray([guess.only_whole().rank_correlation() for guess in guesses(source, folder)])
+
+
+def error(source: Source, folder: Path) -> np.ndarray:
     """Each lane's mean absolute error of its option values."""
     return np.asarray([guess.error.mean() for guess in guesses(source, folder)])
 
 
+def error_of_whole(source: Source, folder: Path) -> np.ndarray:
+    return np.asarray([guess.only_whole().error.mean() for guess in guesses(source, folder)])
+
+
 def guesses(source: Source, folder: Path) -> list[exact.Guess]:
     """Each lane's option values beside the exact ones."""
-    env, lanes = env_of(source), np.flatnonzero(source.mine()).tolist()
-    assert isinstance(env, Lava)
-    return exact.compare(source.job.tasks()[lanes[0]], env, _networks(folder_of(source, folder)), lanes)
+    job = folder_of(source, folder).absolute()
+    return _guesses(source.job, job, finished_at(job), tuple(np.flatnonzero(source.mine()).tolist()))
 
 
-@lru_cache(maxsize=2)
-def _networks(folder: Path) -> Networks:
-    return runs.read_networks(folder)
+@lru_cache(maxsize=12)
+def _guesses(job: Job, folder: Path, when: int, lanes: tuple[int, ...]) -> list[exact.Guess]:
+    return exact.compare(job.tasks()[lanes[0]], runs.read_networks(folder), lanes)
 
 
 MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {
@@ -75,5 +89,7 @@ MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {
     "coverage": coverage,
     "steps per decision": steps_per_decision,
     "calibration": calibration,
-    "calibration error": calibration_error,
+    "calibration of whole options": calibration_of_whole,
+    "error": error,
+    "error of whole options": error_of_whole,
 }

@@ -66,7 +66,7 @@ class Visits(NamedTuple):
 
 
 def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str) -> list[Path]:
-    """A map per (row, column): the darker a cell, the more often a step began there (logarithmic); lava is red."""
+    """A map per (row, column): the darker a cell, the more often a step began there (logarithmic); lava is orange."""
     figure, grid, cells = _table(panels, width=3.0, height=2.1)
     most = max(visits.steps.max() for visits in panels.values())
     for place, visits in panels.items():

@@ -51,10 +51,10 @@ def caption(cells: Sequence[Cell]) -> str:
         text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as a mean of 20 runs it has"
         text += " noise of its own)."
         named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
-        table = cells[0].table
-        text += "".join(
-            f" {note}" for (prefix, name), note in published.NOTES.items() if table.startswith(prefix) and name in named
-        )
+        table, setting = cells[0].table, cells[0].setting
+        for note in published.NOTES:
+            if table.startswith(note.tables) and note.name in named and note.setting in (None, setting):
+                text += f" {note.text}"
     return text
 
 

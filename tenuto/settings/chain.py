@@ -60,7 +60,10 @@ RELEASED = {
 
 
 def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes: int) -> Task:
-    """An agent of the catalogue, ready to learn on a chain: one update per episode, of N + 8 steps."""
+    """An agent of the catalogue, ready to learn on a chain: one update per episode, of N + 8 steps.
+
+    On chains ε falls in a time of its own, whatever the number of `episodes`.
+    """
     assert isinstance(env, Chain)
     if schedule not in SCHEDULES:
         raise unknown("schedule", schedule, SCHEDULES)

@@ -1,0 +1,48 @@
+"""Finding: UTE's ensemble is unsure where it is wrong, also among the options it can learn.
+
+A quarter of all options can never be trained: the episode ends before they do. They are both wrong and disputed,
+which alone gives a rank correlation. This reads a finished run of UTE on lava maps and prints a line of JSON for each
+lane, with the rank correlation between spread and true error over all options, over those that can end whole, and
+over the others.
+
+    tenuto train --env lava-bridge lava-zigzag --agent ute --schedule linear log --seeds 3 --out runs/ute
+    python findings/calibration.py runs/ute
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from tenuto import exact, runs
+
+
+@dataclass
+class Options:
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+
+
+if __name__ == "__main__":
+    options = tyro.cli(Options)
+    job = runs.load_job(options.dir)
+    networks = runs.read_networks(options.dir)
+    for i, (lane, task) in enumerate(zip(job.lanes(), job.tasks(), strict=True)):
+        (everything,) = exact.compare(task, networks, [i])
+        parts = {
+            "all": everything,
+            "whole": everything.only_whole(),
+            "cut": everything._replace(whole=~everything.whole).only_whole(),
+        }
+        found = {
+            name: {
+                "options": len(guess.mean),
+                "rank_correlation": round(guess.rank_correlation(), 3),
+                "mean_error": round(float(guess.error.mean()), 3),
+                "mean_spread": round(float(guess.spread.mean()), 3),
+            }
+            for name, guess in parts.items()
+        }
+        print(json.dumps(lane | found))
