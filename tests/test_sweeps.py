@@ -1,0 +1,168 @@
+"""Jobs whose lanes are on several maps and follow several schedules."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tenuto import runs
+from tenuto.envs.lava import MAPS
+from tenuto.errors import UserError
+from tenuto.jobs import Job
+
+SWEEP = Job(
+    ("lava-zigzag", "lava-cliff"),
+    "ute",
+    seeds=2,
+    first_seed=5,
+    episodes=11,
+    lam=(0.5, -1.0),
+    schedule=("fixed", "linear"),
+)
+
+
+def test_environments_and_schedules_are_crossed_with_values_and_seeds_in_order() -> None:
+    wanted = []
+    for env in ("lava-zigzag", "lava-cliff"):
+        for schedule in ("fixed", "linear"):
+            for lam in (0.5, -1.0):
+                for seed in (5, 6):
+                    wanted.append({"env": env, "schedule": schedule, "lam": lam, "seed": seed})
+    assert SWEEP.lanes() == wanted
+    assert all(list(lane) == ["env", "schedule", "lam", "seed"] for lane in SWEEP.lanes())
+
+
+def test_each_lane_of_a_sweep_is_trained_on_its_own_map_and_schedule() -> None:
+    tasks = SWEEP.tasks()
+    assert len(tasks) == 16
+    for row, task in zip(SWEEP.lanes(), tasks, strict=True):
+        assert task.env.rows() == MAPS[row["env"].removeprefix("lava-")]
+        assert task.agent.lam.lam == row["lam"]
+        ends = [float(task.plan.epsilon(jnp.int32(0), jnp.int32(e))) for e in (0, 10)]
+        np.testing.assert_allclose(ends, [0.1, 0.1] if row["schedule"] == "fixed" else [0.1, 0.0], rtol=1e-6)
+
+
+def test_a_job_with_one_environment_and_schedule_has_lanes_of_seeds_only() -> None:
+    assert Job("lava-cliff", "ddqn", seeds=2, schedule="log").lanes() == [{"seed": 0}, {"seed": 1}]
+
+
+def test_names_given_twice_are_trained_once() -> None:
+    job = dataclasses.replace(
+        SWEEP, env=("lava-zigzag", "lava-cliff", "lava-zigzag"), schedule=("fixed", "fixed", "linear", "fixed")
+    )
+    assert job == SWEEP
+    assert job.lanes() == SWEEP.lanes()
+    assert job.name == SWEEP.name
+
+
+def test_one_name_in_a_tuple_is_the_name_itself() -> None:
+    plain = Job("lava-cliff", "ddqn", schedule="log")
+    for env, schedule in ((("lava-cliff",), ("log",)), (("lava-cliff", "lava-cliff"), "log")):
+        job = Job(env, "ddqn", schedule=schedule)
+        assert job == plain
+        assert job.name == plain.name
+        assert hash(job) == hash(plain)
+
+
+def test_lava_is_trained_for_the_papers_number_of_episodes() -> None:
+    assert Job("lava-cliff", "ddqn").episodes == Job(("lava-cliff", "lava-bridge"), "ddqn").episodes == 3000
+
+
+@pytest.mark.parametrize("agent", ["ddqn", "ez-greedy", "ute"])
+@pytest.mark.parametrize("env", [("chain-10", "chain-11"), ("chain-10", "lava-cliff"), ("lava-cliff", "chain-10")])
+def test_environments_of_different_programs_are_refused(env: tuple[str, ...], agent: str) -> None:
+    with pytest.raises(UserError, match=f"{env[0]} and {env[1]} cannot share a program"):
+        Job(env, agent, episodes=10)
+
+
+def test_maps_of_different_sizes_are_refused(maps: Path) -> None:
+    (maps / "y.txt").write_text("S.G\n")
+    with pytest.raises(UserError, match=r"cannot share a program"):
+        Job(("lava:maps/x.txt", "lava:maps/y.txt"), "ddqn", episodes=10)
+
+
+@pytest.mark.parametrize(
+    ("env", "schedule", "hint"),
+    [
+        ("lava-cliff", "lin", "unknown schedule 'lin': did you mean 'linear'"),
+        ("lava-cliff", ("log", "fixt"), "unknown schedule 'fixt': did you mean 'fixed'"),
+        ("chain-10", "linaer", "unknown schedule 'linaer': did you mean 'linear'"),
+        ("chain-10", "log", "unknown schedule 'log'"),
+    ],
+)
+def test_an_unknown_schedule_is_refused_with_a_hint(env: str, schedule: Any, hint: str) -> None:
+    with pytest.raises(UserError, match=hint):
+        Job(env, "ddqn", episodes=10, schedule=schedule)
+
+
+@pytest.mark.parametrize("field", ["env", "schedule"])
+def test_an_empty_tuple_of_names_is_refused(field: str) -> None:
+    with pytest.raises(UserError, match=f"--{field} was given no value"):
+        dataclasses.replace(SWEEP, **{field: ()})
+
+
+@pytest.fixture
+def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of maps in the working directory, with one in it."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "maps"
+    folder.mkdir()
+    (folder / "x.txt").write_text("S.G\n..#\n")
+    (folder / "z.txt").write_text("S..\n#.G\n")
+    return folder
+
+
+def test_the_name_of_a_job_on_a_map_of_ones_own_is_a_folder_name(maps: Path) -> None:
+    job = Job("lava:maps/x.txt", "ddqn", episodes=10)
+    both = Job(("lava:maps/x.txt", "lava:maps/z.txt"), "ddqn", episodes=10)
+    for name in (job.name, both.name, SWEEP.name):
+        assert not set(name) & set("/\\: ")
+        folder = maps / name
+        folder.mkdir()
+        assert folder.parent == maps
+    assert len({job.name, both.name, Job("lava:maps/z.txt", "ddqn", episodes=10).name}) == 3
+    assert "x.txt" in job.name
+
+
+def test_a_sweep_over_names_comes_back_from_json(maps: Path) -> None:
+    job = dataclasses.replace(SWEEP, env=("lava:maps/x.txt", "lava:maps/z.txt"))
+    for wanted in (SWEEP, job, dataclasses.replace(job, schedule=None), dataclasses.replace(job, env="lava-cliff")):
+        again = Job.from_json(json.loads(json.dumps(wanted.to_json())))
+        assert again == wanted
+        assert again.name == wanted.name
+        assert hash(again) == hash(wanted)
+        assert again.lanes() == wanted.lanes()
+
+
+@pytest.mark.parametrize("env", ["lava:maps/x.txt", ("lava:maps/z.txt", "lava:maps/x.txt")], ids=["one", "one of two"])
+def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, env: Any) -> None:
+    job = Job(env, "ddqn", seeds=2, episodes=10)
+    before = job.hyperparameters()
+    folder = runs.claim(job, maps.parent / "run")
+    (maps / "x.txt").write_text("\n\nS.G  \n..#\n\n")  # blanks around a map do not count
+    assert job.hyperparameters() == before
+    assert runs.claim(job, folder) == folder
+    (maps / "x.txt").write_text("S.G\n.#.\n")
+    assert job.hyperparameters() != before
+    with pytest.raises(UserError, match="other hyper-parameters"):
+        runs.claim(job, folder)
+    (maps / "x.txt").write_text("S.G\n..#\n")
+    assert runs.claim(job, folder) == folder
+
+
+def test_hyperparameters_are_kept_for_each_map_and_schedule() -> None:
+    spelled = SWEEP.hyperparameters()
+    assert sorted(spelled) == [
+        "lava-cliff fixed",
+        "lava-cliff linear",
+        "lava-zigzag fixed",
+        "lava-zigzag linear",
+    ]
+    for key, task in spelled.items():
+        rows = MAPS[key.split()[0].removeprefix("lava-")]
+        assert task["env"]["kinds"] == [{"S": 0, ".": 0, "#": 1, "G": 2}[c] for c in "".join(rows)]
+        assert task["plan"]["epsilon"]["end"] == (0.1 if key.endswith("fixed") else 0.0)
