@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -261,7 +261,7 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
         task = progress.add_task(f"{job.label}, {len(lanes)} lanes", total=1.0, note="compiling")
 
         def report(now: runs.Progress) -> None:
-            show_progress(progress, task, now)
+            show_progress(progress, task, now, job)
             for lane in set(now.diverged) - told:
                 told.add(lane)
                 progress.console.print(f"[yellow]Lane {lane} {lanes[lane]} diverged; the others go on.[/]")
@@ -294,35 +294,21 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
 
 
 def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:
-    from tenuto.errors import UserError, unknown
+    from tenuto.errors import UserError
     from tenuto.experiments import EXPERIMENTS
     from tenuto.experiments import reproduce as work
-    from tenuto.experiments.entry import Entry
     from tenuto.jobs import Job
     from tenuto.report import tables
     from tenuto.runs import Interrupted
 
     experiment = EXPERIMENTS[name]
-    flags = {"parts": (command.parts, experiment.parts), "setting": (command.setting, experiment.settings)}
-    for flag, (given, known) in flags.items():
-        if not given:
-            raise UserError(f"--{flag} was given no value: known are {', '.join(known)}")
-        for value in given:
-            if value not in known:
-                raise unknown(flag.removesuffix("s"), value, known)
+    work.check_names("setting", command.setting, experiment.settings)
+    work.check_names("parts", command.parts, experiment.parts)
     if not items:
         raise UserError("--lengths was given no value: the paper has 10 30 50 70")
     episodes = experiment.episodes // 10 if command.quick else experiment.episodes
     asked = [(setting, part, *item) for setting in command.setting for part in command.parts for item in items]
-
-    def entries(asked: Sequence[work.Asked]) -> list[Entry]:
-        return [
-            entry
-            for setting, part, *item in asked
-            for entry in experiment.entries(part, setting, command.seeds, episodes, *item)
-        ]
-
-    todo = work.distinct_jobs(entries(asked))
+    todo = work.distinct_jobs(work.entries_of(experiment, asked, command.seeds, episodes))
     folder = work.claim(command.out, name, {"seeds": command.seeds, "episodes": episodes})
     stop = threading.Event()
     with stop_on_ctrl_c(stop), bars() as progress:
@@ -335,7 +321,7 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
                 if job not in tasks:
                     tasks[job] = progress.add_task(f"{job.label} ({job.setting})", total=1.0, note="")
             if now is not None:
-                show_progress(progress, tasks[job], now)
+                show_progress(progress, tasks[job], now, job)
             else:
                 progress.update(tasks[job], completed=1.0, visible=False)
                 progress.advance(whole)
@@ -345,9 +331,10 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
         except Interrupted:
             say("Stopped. The same command goes on where this one stopped.")
             raise
+    ever_asked = work.remember(folder, asked)
     made = work.write_report(
         experiment,
-        entries(work.remember(folder, asked)),
+        work.entries_of(experiment, ever_asked, command.seeds, episodes),
         folder,
         command=shlex.join(["tenuto", *words]),
         warning=QUICK if command.quick else "",
@@ -382,8 +369,9 @@ def bars() -> Progress:
     )
 
 
-def show_progress(progress: Progress, task: TaskID, now: "RunProgress") -> None:
-    note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}  λ {now.lam:+.2f}"
+def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
+    note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}"
+    note += f"  λ {now.lam:+.2f}" if job.uses_lam else ""
     progress.update(task, completed=now.share, note=note)
 
 

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from tenuto import envs, settings
+from tenuto.agents import named
 from tenuto.bandit import Constant
 from tenuto.compiled import STAGES
 from tenuto.errors import UserError
@@ -107,6 +108,11 @@ class Job:
         return (self.env,) if isinstance(self.env, str) else self.env
 
     @property
+    def uses_lam(self) -> bool:
+        """Whether lambda means anything to the agent."""
+        return isinstance(named(self.agent).extension, Uncertain)
+
+    @property
     def label(self) -> str:
         """What to call it in a line: who, where."""
         return f"{self.agent} on {', '.join(map(envs.short, self.envs))}"
@@ -131,8 +137,8 @@ class Job:
                 f.name: spell(getattr(part, f.name)) for f in dataclasses.fields(part)
             }
 
-        named = dict.fromkeys((lane.get("env", self.env), lane.get("schedule", self.schedule)) for lane in self.lanes())
-        spelled = {" ".join(filter(None, names)): spell(self._base(*names)) for names in named}
+        pairs = dict.fromkeys((lane.get("env", self.env), lane.get("schedule", self.schedule)) for lane in self.lanes())
+        spelled = {" ".join(filter(None, pair)): spell(self._base(*pair)) for pair in pairs}
         return json.loads(json.dumps(spelled))
 
     def lanes(self) -> list[dict[str, Any]]:

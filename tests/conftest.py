@@ -10,7 +10,7 @@ import pytest
 from tenuto import agents
 from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.devices import start_jax
-from tenuto.envs import Chain
+from tenuto.envs import AbstractEnv, Chain
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan
@@ -21,8 +21,8 @@ jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("COLUMNS", "160")
 
 
-def tiny_task(agent: str, length: int = 5, **plan: object) -> Task:
-    """A catalogue agent with networks of a few units on a short chain: compiles in a second or two."""
+def tiny_task(agent: str, length: int = 5, env: AbstractEnv | None = None, **plan: object) -> Task:
+    """A catalogue agent with networks of a few units, on a short chain if nowhere else: compiles in a second or two."""
     whole = agents.named(agent)
     small: dict[type, dict[str, object]] = {
         DoubleQ: {"hidden": (4,)},
@@ -34,9 +34,9 @@ def tiny_task(agent: str, length: int = 5, **plan: object) -> Task:
         name: dataclasses.replace(getattr(whole, name), **small.get(type(getattr(whole, name)), {}))
         for name in ("action", "extension")
     }
-    env = Chain(length)
+    env = env or Chain(length)
     defaults: dict[str, object] = {
-        "learn_every": env.horizon,
+        "learn_every": env.longest_episode(),
         "capacity": 64,
         "batch": 8,
         "extension_batch": 8,

@@ -1,9 +1,12 @@
 """Gridworlds from end to end: UTE finds the goal of every map and knows where it is unsure; every agent runs."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import tiny_task
 from scipy import stats
 
 from tenuto import agents, cli, envs, exact, runs, settings
@@ -99,6 +102,27 @@ def test_every_agent_of_the_catalogue_can_be_set_up_on_a_map(agent, setting):
     task = settings.assemble(agent, "lava-bridge", setting)
     assert task.agent.extension.max_length <= (51 if agent == "ez-greedy" else 7)
     assert task.plan.learn_every == 1
+
+
+def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_step():
+    """Table 2's four agents and `random` run whole elsewhere in this file."""
+    others = [name for name in gridworlds.OTHER_AGENTS if name != "random"]
+
+    def live(name):
+        task = tiny_task(name, env=envs.make("lava-bridge"), learn_every=1)
+        program = Program([task] * 2, (7, 3))
+        program.begin()
+        before = program.networks()
+        chunk = program.advance(60)
+        return before, program.networks(), chunk
+
+    with ThreadPoolExecutor(2) as pool:  # nearly all of it is compiling
+        for name, (before, after, chunk) in zip(others, pool.map(live, others), strict=True):
+            assert chunk.finite.all(), name
+            assert chunk.visits.sum() == 2 * 60, name
+            assert (chunk.lengths.sum((1, 2)) > 0).all(), name
+            changed = [(a != b).any() for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True)]
+            assert sum(changed) > len(changed) / 2, name
 
 
 @pytest.fixture(scope="module")

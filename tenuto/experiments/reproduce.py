@@ -1,7 +1,7 @@
 """Running an experiment: its jobs side by side on the devices there are, then its cells, tables and figures."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 import tenuto
 from tenuto import checkpoint, envs, runs
-from tenuto.errors import UserError
+from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
 from tenuto.experiments.entry import Entry, Experiment
 from tenuto.experiments.measures import MEASURES
@@ -25,6 +25,20 @@ WIDE = 30  # lanes per CPU core from which a job is worth spreading over all cor
 
 
 Asked = tuple[Any, ...]  # setting, part, and what else sets jobs apart (a chain's length)
+
+
+def check_names(flag: str, given: Sequence[str], known: Mapping[str, str]) -> None:
+    """Whether these can be asked for; if not, what can."""
+    if not given:
+        raise UserError(f"--{flag} was given no value: known are {', '.join(known)}")
+    for name in given:
+        if name not in known:
+            raise unknown(flag.removesuffix("s"), name, known)
+
+
+def entries_of(experiment: Experiment, asked: Sequence[Asked], seeds: int, episodes: int) -> list[Entry]:
+    """Every cell that was asked for."""
+    return [e for setting, part, *item in asked for e in experiment.entries(part, setting, seeds, episodes, *item)]
 
 
 def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:

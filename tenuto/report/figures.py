@@ -93,7 +93,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
     Each array holds a row per stage: how often each length 1..J was decided.
     """
     figure, grid, cells = _table(panels, width=2.7, height=2.1)
-    longest = max(np.flatnonzero(counts.sum(0)).max(initial=0) + 1 for counts in panels.values())
+    longest = max(1, *(len(np.trim_zeros(counts.sum(0), "b")) for counts in panels.values()))
     shown = min(longest, MOST_LENGTHS)
     colours = matplotlib.colormaps["YlOrRd"](np.linspace(0.05, 1.0, shown))
     for place, counts in panels.items():

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
+from tenuto.extensions import Uncertain
 from tenuto.plan import Plan
 
 
@@ -16,7 +17,7 @@ class Row:
     parts: Mapping[type, Mapping[str, Any]]
     plan: Mapping[str, Any]
     n_step: bool = True  # whether agents that can learn from n-step targets do
-    lam: float | None = None  # lambda of agents for which it is constant, where not the catalogue's
+    lam: float | None = None  # lambda of UTE agents for which it is constant, where not the catalogue's
 
     def adjust(self, agent: Agent, more: Mapping[type, Mapping[str, Any]]) -> Agent:
         """The agent with this row's fields on its parts, and with those in `more`, which hang on the environment."""
@@ -25,7 +26,8 @@ class Row:
         def fit(part: Any) -> Any:
             return dataclasses.replace(part, **fields.get(type(part), {}))
 
-        lam = Constant(self.lam) if self.lam is not None and isinstance(agent.lam, Constant) else agent.lam
+        steered = isinstance(agent.extension, Uncertain) and isinstance(agent.lam, Constant)
+        lam = Constant(self.lam) if self.lam is not None and steered else agent.lam
         return Agent(fit(agent.action), fit(agent.extension), lam, agent.n_step and self.n_step)
 
     def make_plan(self, **more: Any) -> Plan:
