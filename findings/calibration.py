@@ -10,13 +10,16 @@ over the others.
 """
 
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from tenuto import exact, runs
+from tenuto.errors import UserError
 
 
 @dataclass
@@ -25,10 +28,10 @@ class Options:
     """The folder given to `tenuto train --out`."""
 
 
-if __name__ == "__main__":
-    options = tyro.cli(Options)
-    job = runs.load_job(options.dir)
-    networks = runs.read_networks(options.dir)
+def lines(folder: Path) -> Iterator[dict[str, Any]]:
+    """What is found for each lane of the run."""
+    job = runs.load_job(folder)
+    networks = runs.read_networks(folder)
     for i, (lane, task) in enumerate(zip(job.lanes(), job.tasks(), strict=True)):
         (everything,) = exact.compare(task, networks, [i])
         parts = {
@@ -45,4 +48,12 @@ if __name__ == "__main__":
             }
             for name, guess in parts.items()
         }
-        print(json.dumps(lane | found))
+        yield lane | found
+
+
+if __name__ == "__main__":
+    try:
+        for line in lines(tyro.cli(Options, description=__doc__).dir):
+            print(json.dumps(line))
+    except UserError as problem:
+        sys.exit(str(problem))

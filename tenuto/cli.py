@@ -8,14 +8,15 @@ import shlex
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 import tenuto
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from tenuto.runs import Progress as RunProgress
 
 QUICK = "--quick: a tenth of the episodes. These numbers mean nothing."
+LISTS = {
+    f"--{n}"
+    for n in ["lam", "mu", "gamma", "learning-rate", "epsilon-horizon", "schedule", "setting", "parts", "lengths"]
+}
+QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
 console = Console()
 errors = Console(stderr=True)
 
@@ -63,19 +69,19 @@ class Train:
     schedule: list[str] | None = None
     """How ε falls, on lava maps: log (the default), linear, fixed."""
     lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious."""
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava."""
     mu: list[float] | None = None
-    """Exponent(s) μ of ez-greedy's zeta distribution; must be above 1."""
+    """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
     gamma: list[float] | None = None
-    """Discount(s) per step."""
+    """Discount(s) per step; by default the setting's (lava 0.99, chain 0.99 or 0.999)."""
     learning_rate: list[float] | None = None
-    """Adam's learning rate(s)."""
+    """Adam's learning rate(s); by default the setting's (lava 0.001, chain 0.0001 to 0.001)."""
     epsilon_horizon: list[float] | None = None
     """Over how many episodes (or steps: chain with `text`) ε falls to its final value."""
     max_length: int | None = None
-    """Greatest length J an action may be held."""
+    """Greatest length J an action may be held; by default 10 on chains, 7 on lava."""
     heads: int | None = None
-    """Number of heads B in UTE's ensemble."""
+    """Number of heads B in UTE's ensemble; by default 10."""
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
 
@@ -167,6 +173,7 @@ def main() -> None:
 
 def run(words: list[str]) -> int:
     """Do what the words of a command line say; the exit code."""
+    words = separated(words)
     if words == ["--version"]:
         say(f"tenuto {tenuto.__version__}")
         return 0
@@ -204,6 +211,21 @@ def run(words: list[str]) -> int:
     return 0
 
 
+def separated(words: list[str]) -> list[str]:
+    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`."""
+    out, flag = [], ""
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in LISTS and "," in value:
+            out += [name, *value.split(",")]
+        elif flag in LISTS and "," in word:
+            out += [part for part in word.split(",") if part]
+        else:
+            out.append(word)
+        flag = name if word.startswith("--") else flag
+    return out
+
+
 def show_list() -> None:
     from tenuto import agents, envs, settings
     from tenuto.experiments import EXPERIMENTS
@@ -228,7 +250,8 @@ def show_list() -> None:
 def train(command: Train) -> None:
     from tenuto.jobs import Job
 
-    fields = {f.name: getattr(command, f.name) for f in dataclasses.fields(Job)}
+    given = {f.name for f in dataclasses.fields(command)}
+    fields = {f.name: getattr(command, f.name) for f in dataclasses.fields(Job) if f.name in given}
     do_job(Job.from_json(fields), command.out, command.checkpoint_seconds)
 
 
@@ -244,15 +267,20 @@ def resume(command: Resume) -> None:
 
 def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
     import jax
-    import numpy as np
 
-    from tenuto import runs, stats
+    from tenuto import runs
+    from tenuto.errors import UserError
     from tenuto.report import pictures
 
-    already = runs.finished(folder)
-    if already:
+    if checkpoint_seconds < 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
+    begun = runs.unfinished(folder)
+    runs.claim(job, folder)
+    if runs.finished(folder):
         say(f"{folder} is finished already; nothing was run.")
-    elif runs.unfinished(folder):
+        show_summary(job, runs.run(job, folder), folder)
+        return
+    if begun:
         say(f"{folder} holds an unfinished run: going on with it.")
     stop = threading.Event()
     lanes = job.lanes()
@@ -279,17 +307,31 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
+    pictures.draw(folder)
+    show_summary(job, summary, folder)
+
+
+def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
+    import numpy as np
+
+    from tenuto import stats
+    from tenuto.report import pictures
+
+    env = job.environment(job.envs[0])
     scores = np.asarray([lane["auc"] for lane in summary["lanes"]])
-    table = Table(title=f"{job.label}, setting {job.setting}: normalised AUC", title_justify="left")
+    table = Table(
+        title=f"{job.label}, setting {job.setting}: normalised AUC",
+        title_justify="left",
+        caption=f"mean training return, {env.worst_return:g} counted as 0 and {env.best_return:g} as 1",
+        caption_justify="left",
+    )
     for name in ("", "mean", "95% interval", "sd", "seeds"):
         table.add_column(name, justify="right" if name else "left")
     for label, mine in pictures.groups(job).items():
         e = stats.estimate(scores[mine])
         interval = "" if math.isnan(e.low) else f"{e.low:.3f} to {e.high:.3f}"
-        table.add_row(label, f"{e.mean:.3f}", interval, f"{e.sd:.3f}", str(len(mine)))
+        table.add_row(label, f"{e.mean:.3f}", interval, "" if math.isnan(e.sd) else f"{e.sd:.3f}", str(len(mine)))
     console.print(table)
-    if not already:
-        pictures.draw(folder)
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
 
 
@@ -357,14 +399,18 @@ def say(line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+_told: dict[TaskID, float] = {}  # when a line of progress was last written
+
+
 def bars() -> Progress:
+    whole = Column(no_wrap=True, min_width=7)  # what a narrow terminal shows last of all to lose
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
+        TimeElapsedColumn(table_column=whole),
+        TimeRemainingColumn(table_column=whole.copy()),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         console=console,
     )
 
@@ -373,6 +419,9 @@ def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Jo
     note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}"
     note += f"  λ {now.lam:+.2f}" if job.uses_lam else ""
     progress.update(task, completed=now.share, note=note)
+    if not console.is_terminal and time.monotonic() - _told.get(task, 0.0) > QUIET_SECONDS:
+        _told[task] = time.monotonic()
+        say(f"{job.label} ({job.setting}): {now.share:.0%}  {note}")
 
 
 @contextlib.contextmanager

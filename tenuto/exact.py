@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from scipy import stats
 
 from tenuto.envs.lava import GROUND, MOVES, REWARDS, Lava, LavaState
+from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
 from tenuto.loop import Networks, Task
 
@@ -81,8 +82,8 @@ class Guess(NamedTuple):
 def compare(task: Task, networks: Networks, lanes: Sequence[int]) -> list[Guess]:
     """What the ensembles of these lanes, all on the task's map, think of every option, and what is true."""
     extension, env = task.agent.extension, task.env
-    assert isinstance(extension, Uncertain)
-    assert isinstance(env, Lava)
+    if not (isinstance(extension, Uncertain) and isinstance(env, Lava)):
+        raise UserError("only UTE agents on lava maps have option values that can be compared with exact ones")
     cells = np.flatnonzero(env.walkable())
     seen = jax.vmap(lambda cell: env.features(env.observe(LavaState(cell, jnp.int32(0)))))(jnp.asarray(cells))
     codes = jax.vmap(env.actions.encode)(jnp.arange(env.actions.n))

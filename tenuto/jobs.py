@@ -15,6 +15,7 @@ from tenuto import envs, settings
 from tenuto.agents import named
 from tenuto.bandit import Constant
 from tenuto.compiled import STAGES
+from tenuto.envs import AbstractEnv, Lava
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
@@ -48,6 +49,7 @@ class Job:
     schedule: Names | None = None
     max_length: int | None = None
     heads: int | None = None
+    maps: tuple[tuple[str, ...], ...] = ()  # the rows of each map of one's own, read when the job is made
 
     def __post_init__(self) -> None:
         for name in NAMED:
@@ -57,8 +59,9 @@ class Job:
                     raise UserError(f"--{name} was given no value: name at least one")
                 distinct = tuple(dict.fromkeys(value))
                 object.__setattr__(self, name, distinct if len(distinct) > 1 else distinct[0])
-        located = tuple(envs.located(env) for env in self.envs)
-        object.__setattr__(self, "env", located if len(located) > 1 else located[0])
+        drawn = [env for env in self.envs if envs.is_file(env)]
+        rows = self.maps if len(self.maps) == len(drawn) else map(envs.read, drawn)
+        object.__setattr__(self, "maps", tuple(map(tuple, rows)))
         for name in SCALARS:
             values = getattr(self, name)
             if values is not None and not values:
@@ -106,6 +109,11 @@ class Job:
     @property
     def envs(self) -> tuple[str, ...]:
         return (self.env,) if isinstance(self.env, str) else self.env
+
+    def environment(self, name: str) -> AbstractEnv:
+        """One of the job's environments. A map of one's own is as it was when the job was made."""
+        drawn = [env for env in self.envs if envs.is_file(env)]
+        return Lava(self.maps[drawn.index(name)]) if name in drawn else envs.make(name)
 
     @property
     def uses_lam(self) -> bool:
@@ -171,7 +179,9 @@ class Job:
 
     def _base(self, env: str, schedule: str | None) -> Task:
         """The task before any scalar is swept."""
-        return self._sized(settings.assemble(self.agent, env, self.setting, schedule, self.episodes))
+        family = settings.family_of(env)
+        made = self.environment(env)
+        return self._sized(settings.assemble_on(made, family, self.agent, self.setting, schedule, self.episodes))
 
     def _sized(self, task: Task) -> Task:
         """The task with the sizes that were asked for."""
@@ -210,7 +220,9 @@ class Job:
         changed: dict[str, Any] = {name: value}
         if name == "epsilon_horizon":
             if plan.epsilon.start == plan.epsilon.end:
-                raise UserError("--epsilon-horizon means nothing where ε is fixed: leave it out, or --schedule fixed")
+                raise UserError(
+                    "--epsilon-horizon means nothing where ε is fixed: leave it out, or drop fixed from --schedule"
+                )
             changed = {"epsilon": dataclasses.replace(plan.epsilon, horizon=value)}
         return dataclasses.replace(task, plan=dataclasses.replace(plan, **changed))
 

@@ -33,6 +33,7 @@ except ImportError:  # not a POSIX system: nothing keeps a second process out
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
 CHUNK_UPDATES = 500  # but no more updates than these
 CHECKPOINT_SECONDS = 30.0
+MOST_DIFFERENCES = 4  # told in one message
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
 
@@ -106,18 +107,35 @@ def claim(job: Job, folder: Path) -> Path:
     folder = Path(folder)
     config = folder / "config.json"
     if exists(config):
-        asked, found = job.to_json(), load_job(folder).to_json()
-        differing = [f"{k} {found.get(k)!r} there, {asked[k]!r} now" for k in asked if asked[k] != found.get(k)]
+        differing = differences(load_job(folder).to_json(), job.to_json())
         if differing:
-            raise UserError(f"{folder} holds another run ({'; '.join(differing)}): choose another --out")
-        if checkpoint.read_json(config).get("hyperparameters") != job.hyperparameters():
-            raise UserError(f"{folder} was made with other hyper-parameters of the same name: choose another --out")
+            raise UserError(f"{folder} holds another run ({differing}): choose another --out")
+        differing = differences(checkpoint.read_json(config).get("hyperparameters"), job.hyperparameters())
+        if differing:
+            raise UserError(
+                f"{folder} was made with other hyper-parameters of the same name ({differing}): "
+                "start anew in another folder, or use the version of tenuto that made it"
+            )
         return folder
     make_folder(folder)
     checkpoint.write_json(
         config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
     )
     return folder
+
+
+def differences(there: Any, now: Any, name: str = "") -> str:
+    """What is not the same in two descriptions, spelled out; the first few of many."""
+
+    def walk(there: Any, now: Any, name: str) -> Iterator[str]:
+        if isinstance(there, dict) and isinstance(now, dict):
+            for key in [*now, *(k for k in there if k not in now)]:
+                yield from walk(there.get(key), now.get(key), f"{name}.{key}".lstrip("."))
+        elif there != now:
+            yield f"{name} {there!r} there, {now!r} now" if name != "maps" else "the map was drawn anew"
+
+    found = list(walk(there, now, name))
+    return "; ".join(found[:MOST_DIFFERENCES]) + ("; …" if len(found) > MOST_DIFFERENCES else "")
 
 
 def make_folder(folder: Path) -> None:
@@ -156,9 +174,10 @@ def load_job(folder: Path) -> Job:
     """The job whose folder this is."""
     config = folder / "config.json"
     if not exists(config):
-        raise UserError(
-            f"{folder} is not a run of tenuto (no config.json): name the folder given to `tenuto train --out`"
-        )
+        hint = "name the folder given to `tenuto train --out`"
+        if exists(folder / "experiment.json"):
+            hint = "it is one of `tenuto reproduce`; to go on with it, repeat that command"
+        raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
     content = checkpoint.read_json(config)
     try:
         return Job.from_json(content["job"])
@@ -176,6 +195,14 @@ def unfinished(folder: Path) -> bool:
     return exists(folder / "config.json") and not finished(folder)
 
 
+def done(folder: Path | str) -> Path:
+    """The folder, if its run is finished."""
+    folder = Path(folder)
+    if unfinished(folder):
+        raise UserError(f"the run in {folder} is not finished: go on with `tenuto resume {folder}`")
+    return folder
+
+
 def exists(path: Path) -> bool:
     """Whether there is such a file; a path that cannot be one (too long, say) is the user's to mend."""
     try:
@@ -184,14 +211,16 @@ def exists(path: Path) -> bool:
         raise UserError(f"cannot use {path.parent} ({problem.strerror}): choose another folder for --out") from None
 
 
-def read_records(folder: Path) -> Records:
+def read_records(folder: Path | str) -> Records:
     """The records of a finished job."""
+    folder = done(folder)
     arrays, _ = checkpoint.load(folder / "records.npz")
     return Records(**arrays)
 
 
-def read_networks(folder: Path) -> Networks:
+def read_networks(folder: Path | str) -> Networks:
     """What the lanes of a finished job have learned; every leaf has the lane axis in front, ordered as `Job.lanes`."""
+    folder = done(folder)
     job = load_job(folder)
     path = folder / "networks.npz"
     arrays, _ = checkpoint.load(path)

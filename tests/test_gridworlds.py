@@ -12,7 +12,6 @@ from scipy import stats
 from tenuto import agents, cli, envs, exact, runs, settings
 from tenuto.compiled import Program
 from tenuto.envs.lava import GOAL, MAPS
-from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, gridworlds, measures
 from tenuto.experiments.entry import Source
 from tenuto.extensions import Situation
@@ -22,17 +21,17 @@ from tenuto.report import cells
 
 NAMES = tuple(f"lava-{name}" for name in MAPS)
 SEEDS = 3
-EPISODES = 800
+EPISODES, STEPS = 800, 20_000  # whichever a lane has done first
 
 
 @pytest.fixture(scope="module")
 def trained():
     """UTE on all three maps in one program, with fewer heads and episodes than the paper's."""
-    job = Job(NAMES, "ute", "text", seeds=SEEDS, episodes=EPISODES, schedule="log", heads=4)
+    job = Job(NAMES, "ute", "text", seeds=SEEDS, episodes=EPISODES, schedule="log", heads=3)
     program = Program(job.tasks(), [lane["seed"] for lane in job.lanes()], jax.local_devices())
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
-    while kept["count"].min() < EPISODES:
+    while kept["count"].min() < EPISODES and program.t < STEPS:
         kept.add(program.advance(250), program.t)
     return job, kept, program.networks()
 
@@ -78,11 +77,13 @@ def test_the_greedy_policy_of_ute_reaches_the_goal_of_every_map(trained):
 
 def test_training_returns_rise_and_lanes_count_only_their_own_episodes(trained):
     _, kept, _ = trained
-    lanes = SEEDS * len(NAMES)
-    assert kept["count"].tolist() == [EPISODES] * lanes
-    assert (kept["returns"][:, -100:].mean(1) > kept["returns"][:, :100].mean(1) + 0.3).sum() >= lanes - 2
-    np.testing.assert_array_equal(kept["lengths"].sum((1, 2)), kept["decisions"].sum(1))
-    np.testing.assert_array_equal(kept["visits"].sum((1, 2)), kept["steps"].sum(1))
+    assert (kept["count"] == EPISODES).sum() >= 5
+    assert kept["count"].max() == EPISODES
+    late, early = np.nanmean(kept.recent("returns", 100), axis=1), kept["returns"][:, :100].mean(1)
+    assert (late > early + 0.3).sum() >= SEEDS * len(NAMES) - 2
+    done = kept["count"] == EPISODES  # the others are in mid-episode
+    np.testing.assert_array_equal(kept["lengths"].sum((1, 2))[done], kept["decisions"].sum(1)[done])
+    np.testing.assert_array_equal(kept["visits"].sum((1, 2))[done], kept["steps"].sum(1)[done])
 
 
 def test_the_ensemble_is_unsure_where_it_is_wrong(trained):
@@ -215,10 +216,7 @@ def test_a_run_stopped_while_some_lanes_rest_goes_on_to_the_same_records(tmp_pat
     chunks = []
     with pytest.raises(runs.Interrupted):
         runs.run(job, tmp_path / "cut", report=chunks.append, stop=lambda: len(chunks) == 2)
-    (tmp_path / "map.txt").rename(tmp_path / "moved.txt")
-    with pytest.raises(UserError, match=r"map\.txt"):
-        runs.load_job(tmp_path / "cut")
-    (tmp_path / "moved.txt").rename(tmp_path / "map.txt")
+    (tmp_path / "map.txt").unlink()  # the run has it
     again = runs.run(runs.load_job(tmp_path / "cut"), tmp_path / "cut")
     assert again["lanes"] == whole["lanes"]
     found, wanted = (runs.read_records(tmp_path / name).arrays() for name in ("cut", "whole"))
@@ -251,7 +249,7 @@ def test_the_command_line_trains_on_a_map_of_ones_own_and_draws_it(tmp_path, cap
     }
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert runs.load_job(tmp_path / "run").envs == (f"lava:{tmp_path}/my map.txt",)
+    assert runs.load_job(tmp_path / "run").tasks()[0].env.rows() == ("S.", ".G")
 
 
 @pytest.mark.parametrize(
@@ -264,6 +262,9 @@ def test_the_command_line_trains_on_a_map_of_ones_own_and_draws_it(tmp_path, cap
         (["lava-bridge", "--schedule", "exponential"], "schedule 'exponential'"),
         (["chain-10", "--schedule", "log"], "schedule 'log'"),
         (["lava-bridge", "--schedule", "fixed", "--epsilon-horizon", "10"], "ε is fixed"),
+        (["my_map.txt"], "say lava:my_map.txt"),
+        (["lava-my_map.txt"], "say lava:my_map.txt"),
+        (["lava-bridge", "--checkpoint-seconds", "-1"], "--checkpoint-seconds must be at least 0"),
         (["lava-bridge", "--episodes", "3000000000"], "--episodes must be at most"),
     ],
 )

@@ -140,18 +140,22 @@ def test_a_sweep_over_names_comes_back_from_json(maps: Path) -> None:
 
 @pytest.mark.parametrize("env", ["lava:maps/x.txt", ("lava:maps/z.txt", "lava:maps/x.txt")], ids=["one", "one of two"])
 def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, env: Any) -> None:
-    job = Job(env, "ddqn", seeds=2, episodes=10)
-    before = job.hyperparameters()
-    folder = runs.claim(job, maps.parent / "run")
+    def job() -> Job:
+        return Job(env, "ddqn", seeds=2, episodes=10)
+
+    first = job()
+    folder = runs.claim(first, maps.parent / "run")
     (maps / "x.txt").write_text("\n\nS.G  \n..#\n\n")  # blanks around a map do not count
-    assert job.hyperparameters() == before
-    assert runs.claim(job, folder) == folder
+    assert job() == first
+    assert runs.claim(job(), folder) == folder
     (maps / "x.txt").write_text("S.G\n.#.\n")
-    assert job.hyperparameters() != before
-    with pytest.raises(UserError, match="other hyper-parameters"):
-        runs.claim(job, folder)
-    (maps / "x.txt").write_text("S.G\n..#\n")
-    assert runs.claim(job, folder) == folder
+    assert job().hyperparameters() != first.hyperparameters()
+    with pytest.raises(UserError, match="the map was drawn anew"):
+        runs.claim(job(), folder)
+    assert runs.load_job(folder) == first  # a run keeps the map it was made with
+    assert runs.load_job(folder).tasks()[0].env.rows() == first.tasks()[0].env.rows()
+    (maps / "x.txt").unlink()
+    assert runs.load_job(folder) == first
 
 
 def test_hyperparameters_are_kept_for_each_map_and_schedule() -> None:

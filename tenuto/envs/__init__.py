@@ -8,7 +8,7 @@ from tenuto.envs.chain import Chain
 from tenuto.envs.lava import MAPS, Lava, read_map
 from tenuto.errors import UserError, unknown
 
-__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "family", "located", "make", "short"]
+__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "family", "is_file", "make", "read", "short"]
 
 ENVIRONMENTS = {
     "chain-N": "Chain MDP with N states (N >= 3; the paper: chain-10, chain-30, chain-50, chain-70)",
@@ -22,33 +22,39 @@ def family(name: str) -> str:
     """The family an environment belongs to: what its settings are filed under."""
     if re.fullmatch(r"chain-\d+", name):
         return "chain"
-    if name.startswith("lava:") or (name.removeprefix("lava-") in MAPS and name.startswith("lava-")):
+    if is_file(name) or (name.startswith("lava-") and name.removeprefix("lava-") in MAPS):
         return "lava"
+    file = Path(name.removeprefix("lava-"))
+    if file.suffix or file.is_file():
+        raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")
     raise unknown("environment", name, _EXAMPLES)
 
 
-def located(name: str) -> str:
-    """The name with a map's file by its whole path, so that it can be found from anywhere."""
-    if not name.startswith("lava:"):
-        return name
-    if name == "lava:":
-        raise UserError("--env lava: lacks a file: name a map, for example lava:my_map.txt")
-    return f"lava:{Path(name.removeprefix('lava:')).expanduser().absolute()}"
+def is_file(name: str) -> bool:
+    """Whether the name is that of a map of one's own."""
+    return name.startswith("lava:")
 
 
 def short(name: str) -> str:
     """The name without a map's folder, for people."""
-    return f"lava:{Path(name).name}" if name.startswith("lava:") else name
+    return f"lava:{Path(name.removeprefix('lava:')).name}" if is_file(name) else name
+
+
+def read(name: str) -> tuple[str, ...]:
+    """The rows of a map of one's own, if they make a map."""
+    file = name.removeprefix("lava:")
+    if not file:
+        raise UserError("--env lava: lacks a file: name a map, for example lava:my_map.txt")
+    try:
+        rows = read_map(Path(file))
+        Lava(rows)
+    except UserError as problem:
+        raise UserError(f"{file}: {problem}") from None
+    return rows
 
 
 def make(name: str) -> AbstractEnv:
     """The environment of this name."""
     if family(name) == "chain":
         return Chain(int(name.removeprefix("chain-")))
-    if name.startswith("lava-"):
-        return Lava(MAPS[name.removeprefix("lava-")])
-    path = Path(name.removeprefix("lava:"))
-    try:
-        return Lava(read_map(path))
-    except UserError as problem:
-        raise UserError(f"{path}: {problem}") from None
+    return Lava(read(name) if is_file(name) else MAPS[name.removeprefix("lava-")])

@@ -20,9 +20,10 @@ PARTS = {
     "agents": "the catalogue's other agents on all maps (not in the paper)",
     "calibration": "is UTE unsure where it is wrong? its option values against exact ones (not in the paper)",
 }
+SCALE = "0 is lava in every episode, 0.5 the time limit, 1 the goal"
 TITLES = {
-    "tab:gid_result": "Lava gridworlds, normalised AUC by map and ε schedule (the paper's Table 2)",
-    "tab:grid_tee_mu": "Lava gridworlds, normalised AUC over μ and λ (the paper's appendix)",
+    "tab:gid_result": f"Lava gridworlds, normalised AUC by map and ε schedule (the paper's Table 2; {SCALE})",
+    "tab:grid_tee_mu": f"Lava gridworlds, normalised AUC over μ and λ (the paper's appendix; {SCALE})",
     "fig:grid_learning_curve": "Lava gridworlds, normalised AUC on all maps (behind the paper's learning curves)",
     "agents": "Lava gridworlds, normalised AUC of the other agents (not in the paper)",
     "coverage": "Lava gridworlds, share of the free cells visited in training (behind the paper's coverage plots)",

@@ -35,7 +35,7 @@ def _records(folder: Path, when: int) -> Records:
 
 
 def env_of(source: Source) -> envs.AbstractEnv:
-    return envs.make(source.lanes.get("env", source.job.envs[0]))
+    return source.job.environment(source.lanes.get("env", source.job.envs[0]))
 
 
 def auc(source: Source, folder: Path) -> np.ndarray:

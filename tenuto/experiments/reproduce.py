@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, envs, runs
+from tenuto import checkpoint, runs
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
 from tenuto.experiments.entry import Entry, Experiment
@@ -131,7 +131,7 @@ def _run_side_by_side(
 def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
     """The jobs behind these entries, the largest first: the last ones to end should be small."""
     distinct = dict.fromkeys(entry.source.job for entry in entries)
-    return sorted(distinct, key=lambda job: -len(job.lanes()) * envs.make(job.envs[0]).obs_size)
+    return sorted(distinct, key=lambda job: -len(job.lanes()) * job.environment(job.envs[0]).obs_size)
 
 
 def fill(entry: Entry, folder: Path) -> Cell:

@@ -1,6 +1,7 @@
 """Figures, as PNG (to look at) and SVG (to print)."""
 
 import itertools
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from tenuto import records
 from tenuto.envs import Lava
 
 BINS = 50
+LEAST_WIDTH = 5.5  # inches
+LETTERS_PER_INCH = 12  # of a title
 MOST_LENGTHS = 10  # told apart by colour
 # A colour-blind-safe set (Okabe and Ito), in a fixed order so that an agent keeps its colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
@@ -37,7 +40,8 @@ def learning_curves(
             x, mean, half = binned(returns)
             colour = COLOURS[names.index(name) % len(COLOURS)]
             axis.plot(x, mean, color=colour, label=name, linewidth=1.6)
-            axis.fill_between(x, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+            low, high = np.clip((mean - half, mean + half), worst, best)
+            axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
         axis.set_title(label, fontsize=10)
         axis.set_xlabel("episode")
         axis.set_ylabel("training return")
@@ -81,7 +85,7 @@ def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str
                     axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
                 if letter in "SG":
                     axis.text(x, y, letter, ha="center", va="center", fontsize=7)
-        axis.set_title(f"{_caption(place)}: {visits.share:.0%} of cells", fontsize=8)
+        axis.set_title(f"{_caption(place)}: {visits.share:.0%} of cells per seed", fontsize=8)
         axis.set_xticks([])
         axis.set_yticks([])
     return save(figure, path, title)
@@ -110,7 +114,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
         axis.tick_params(labelsize=6)
     labels = [str(j + 1) for j in range(shown - 1)] + [f"{shown} or more" if longest > shown else str(shown)]
     handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
-    figure.legend(handles, labels, title="length", loc="outside right upper", fontsize=7, title_fontsize=7)
+    figure.legend(handles, labels, title="length", loc="outside right center", fontsize=7, title_fontsize=7)
     figure.supxlabel("share of training", fontsize=8)
     figure.supylabel("share of decisions", fontsize=8)
     return save(figure, path, title)
@@ -144,14 +148,14 @@ def calibration(
 
 def sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
     """A figure of equal panels, made without any window."""
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = Figure(figsize=(max(LEAST_WIDTH, width * columns), height * rows + 0.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
 def save(figure: Figure, path: Path, title: str) -> list[Path]:
     """Write the figure both ways; the same data give the same bytes."""
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(textwrap.fill(title, int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
     written = [path.with_suffix(".png"), path.with_suffix(".svg")]
     with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
         figure.savefig(written[0], dpi=130)

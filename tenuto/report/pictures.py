@@ -14,7 +14,7 @@ def groups(job: Job) -> dict[str, list[int]]:
     """The job's lanes by what they share, spelled out."""
     found: dict[str, list[int]] = {}
     for i, lane in enumerate(job.lanes()):
-        swept = {k: v if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in jobs.SWEPT}
+        swept = {k: envs.short(v) if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in jobs.SWEPT}
         found.setdefault(" ".join(f"{k}={v}" for k, v in swept.items()) or "all lanes", []).append(i)
     return found
 
@@ -28,8 +28,8 @@ def draw(folder: Path) -> list[Path]:
     title = f"{job.label}, setting {job.setting}"
     if len(drawn) < len(everything):
         title += f" (the first {len(drawn)} of {len(everything)} groups)"
-    env = envs.make(job.envs[0])
-    curves = {job.label: {name: kept["returns"][mine] for name, mine in drawn.items()}}
+    env = job.environment(job.envs[0])
+    curves = {"": {name: kept["returns"][mine] for name, mine in drawn.items()}}
     written = figures.learning_curves(
         curves, folder / "learning", title=title, worst=env.worst_return, best=env.best_return
     )
@@ -38,7 +38,7 @@ def draw(folder: Path) -> list[Path]:
     if isinstance(env, Lava):
         seen = {}
         for name, mine in drawn.items():
-            map_ = envs.make(lanes[mine[0]].get("env", job.envs[0]))
+            map_ = job.environment(lanes[mine[0]].get("env", job.envs[0]))
             assert isinstance(map_, Lava)
             seen["", name] = figures.Visits.of(map_, kept["visits"][mine])
         written += figures.coverage(seen, folder / "coverage", title=f"{title}: steps begun in each cell")

@@ -7,7 +7,7 @@ from tenuto import envs
 from tenuto.loop import Task
 from tenuto.settings import chain, lava
 
-__all__ = ["FAMILIES", "assemble", "chain", "family_of", "lava"]
+__all__ = ["FAMILIES", "assemble", "assemble_on", "chain", "family_of", "lava"]
 
 FAMILIES = {"chain": chain, "lava": lava}
 
@@ -19,11 +19,17 @@ def family_of(env: str) -> ModuleType:
 
 def assemble(agent: str, env: str, setting: str, schedule: str | None = None, episodes: int | None = None) -> Task:
     """The agent, the environment and the setting of these names, ready to learn for so many episodes."""
-    family, made = family_of(env), envs.make(env)
+    return assemble_on(envs.make(env), family_of(env), agent, setting, schedule, episodes)
+
+
+def assemble_on(
+    env: envs.AbstractEnv, family: ModuleType, agent: str, setting: str, schedule: str | None, episodes: int | None
+) -> Task:
+    """The same on an environment of this family that is already there."""
     episodes = episodes or family.EPISODES
-    task = family.assemble(agent, made, setting, schedule or next(iter(family.SCHEDULES)), episodes)
+    task = family.assemble(agent, env, setting, schedule or next(iter(family.SCHEDULES)), episodes)
     # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
-    most_steps = episodes * made.longest_episode()
+    most_steps = episodes * env.longest_episode()
     grain = 1 << max(0, most_steps.bit_length() - 3)
     plan = dataclasses.replace(task.plan, episodes=episodes, most_steps=-(-most_steps // grain) * grain)
     return dataclasses.replace(task, plan=plan)

@@ -66,7 +66,7 @@ def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes
     """
     assert isinstance(env, Chain)
     if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES)
+        raise unknown("schedule", schedule, SCHEDULES, "chains have only this one")
     if setting == "text":
         row = TEXT
         epsilon = linear(1.0, 0.001, 100 * env.length, "steps")
