@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tenuto import agents, checkpoint, cli, runs
+from tenuto.errors import UserError
 from tenuto.experiments import reproduce
 from tenuto.jobs import Job
 
@@ -348,3 +349,34 @@ def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
     assert "0.500" in shown
     assert "3,600 env steps" in shown
     assert snapshot(run_folder) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("train --lam=-2,0,2 --seeds 3", "train --lam -2 0 2 --seeds 3"),
+        ("train --lam -2,0 2 --env chain-10", "train --lam -2 0 2 --env chain-10"),
+        ("reproduce gridworlds --parts main, appendix", "reproduce gridworlds --parts main appendix"),
+        ("train --env lava:a,b.txt --out x,y", "train --env lava:a,b.txt --out x,y"),
+        ("train --gamma=0.5", "train --gamma=0.5"),
+    ],
+)
+def test_lists_may_be_written_with_commas(words: str, wanted: str):
+    assert cli.separated(words.split()) == wanted.split()
+
+
+def test_resume_in_a_folder_of_reproduce_says_how_to_go_on(capsys: pytest.CaptureFixture[str], run_folder: Path):
+    reproduce.claim(run_folder, "chain", {"seeds": 20, "episodes": 100})
+    assert "repeat that command" in complaint(capsys, "resume", str(run_folder))
+
+
+def test_without_a_terminal_progress_is_told_in_lines(capsys: pytest.CaptureFixture[str], run_folder: Path):
+    assert cli.run(["train", "--env", "chain-5", "--agent", "random", "--seeds", "2", "--out", str(run_folder)]) == 0
+    assert "random on chain-5 (released): " in capsys.readouterr().out
+
+
+def test_an_unfinished_run_is_said_to_be_unfinished_where_its_records_are_asked_for(run_folder: Path):
+    runs.claim(JOB, run_folder)
+    for read in (runs.read_records, runs.read_networks):
+        with pytest.raises(UserError, match=f"tenuto resume {run_folder}"):
+            read(str(run_folder))

@@ -433,7 +433,7 @@ def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(t
     assert config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] == 5e-4
     config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] = 6e-4
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="other hyper-parameters"):
+    with pytest.raises(UserError, match=r"other hyper-parameters.*plan\.learning_rate 0\.0006 there, 0\.0005 now"):
         runs.claim(job, folder)
 
 
