@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto import agents, checkpoint, cli, runs
+from tenuto import agents, checkpoint, cli, commands, runs
 from tenuto.errors import UserError
 from tenuto.experiments import reproduce
 from tenuto.jobs import Job
@@ -362,7 +362,7 @@ def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
     ],
 )
 def test_lists_may_be_written_with_commas(words: str, wanted: str):
-    assert cli.separated(words.split()) == wanted.split()
+    assert commands.separated(words.split()) == wanted.split()
 
 
 def test_resume_in_a_folder_of_reproduce_says_how_to_go_on(capsys: pytest.CaptureFixture[str], run_folder: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from tenuto import cli
+from tenuto.commands import Command
 
 ROOT = Path(__file__).parent.parent
 # Written in pieces, so that this file does not match itself.
@@ -74,7 +74,7 @@ def test_the_commands_that_the_makefile_and_the_readme_show_can_be_read(capsys: 
     for command in commands():
         words = shlex.split(command, comments=True)
         try:
-            tyro.cli(cli.Command, prog="tenuto", args=words, config=(tyro.conf.OmitArgPrefixes,))
+            tyro.cli(Command, prog="tenuto", args=words, config=(tyro.conf.OmitArgPrefixes,))
         except SystemExit as ended:
             if ended.code != 0:
                 pytest.fail(f"tenuto {command}\n{capsys.readouterr().err}")

@@ -1,0 +1,159 @@
+"""What can be said on the command line: commands, their flags and help. `cli.py` does it. Nothing here imports JAX."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+LISTS = (  # flags that take several values, none of which has a comma in it
+    *("--lam", "--mu", "--gamma", "--learning-rate", "--epsilon-horizon", "--schedule"),
+    *("--setting", "--parts", "--lengths"),
+)
+
+
+@dataclasses.dataclass
+class List:
+    """Show the agents, environments and settings there are.
+
+    Example: tenuto list
+    """
+
+
+@dataclasses.dataclass
+class Train:
+    """Train an agent with many seeds, all in one compiled program.
+
+    Lists of values are crossed: `--lam -2 0 2 --seeds 20` trains 60 lanes side by side. Ctrl-C stops cleanly;
+    `tenuto resume DIR` goes on exactly where it stopped.
+
+    Example: tenuto train --env chain-50 --agent ute --lam 2 --seeds 20 --out runs/ute
+    """
+
+    env: list[str]
+    """Environment(s), for example chain-50, lava-bridge or lava:my_map.txt (`tenuto list` shows all)."""
+    agent: str
+    """Agent, for example ute (`tenuto list` shows all)."""
+    out: Path
+    """Folder for the results: a new or empty one, or that of the same run."""
+    setting: str = "released"
+    """Hyper-parameters: `released` (what the authors' code ran) or `text` (the paper's table)."""
+    seeds: int = 20
+    """How many seeds each combination of values is trained with."""
+    first_seed: int = 0
+    """The first seed; the others follow it."""
+    episodes: int | None = None
+    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000)."""
+    schedule: list[str] | None = None
+    """How ε falls, on lava maps: log (the default), linear, fixed."""
+    lam: list[float] | None = None
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava."""
+    mu: list[float] | None = None
+    """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
+    gamma: list[float] | None = None
+    """Discount(s) per step; by default the setting's (lava 0.99, chain 0.99 or 0.999)."""
+    learning_rate: list[float] | None = None
+    """Adam's learning rate(s); by default the setting's (lava 0.001, chain 0.0001 to 0.001)."""
+    epsilon_horizon: list[float] | None = None
+    """Over how many episodes (or steps: chain with `text`) ε falls to its final value."""
+    max_length: int | None = None
+    """Greatest length J an action may be held; by default 10 on chains, 7 on lava."""
+    heads: int | None = None
+    """Number of heads B in UTE's ensemble; by default 10."""
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+
+
+@dataclasses.dataclass
+class Resume:
+    """Go on with a run that was stopped, bit for bit as if it had never been.
+
+    Example: tenuto resume runs/ute
+    """
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+
+
+@dataclasses.dataclass
+class ReproduceFlags:
+    """What all experiments take."""
+
+    out: Path
+    """Folder for the results."""
+    seeds: int = 20
+    """Seeds per cell; the paper has 20."""
+    setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
+    """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
+    parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
+    """What to make; see above."""
+    quick: bool = False
+    """A trial run with a tenth of the episodes, to see that all works: its numbers mean nothing."""
+
+
+@dataclasses.dataclass
+class ReproduceChain(ReproduceFlags):
+    """Chain MDP: the paper's Table 1 and its appendix tables.
+
+    Parts: main (Table 1), appendix (the table over μ and λ), agents (the rest of the catalogue), max-length
+    (learning curves for J = 10, 20, 30).
+
+    Example: tenuto reproduce chain --seeds 20 --out runs/chain
+    """
+
+    lengths: list[int] = dataclasses.field(default_factory=lambda: [10, 30, 50, 70])
+    """Chain lengths N."""
+
+
+@dataclasses.dataclass
+class ReproduceGridworlds(ReproduceFlags):
+    """Lava gridworlds: the paper's Table 2, its appendix table, coverage maps and length distributions.
+
+    Parts: main (Table 2), appendix (the table over μ and λ, Cliff too), agents (the rest of the catalogue),
+    calibration (UTE's option values against exact ones; trains what main and appendix train of UTE).
+    Each step of a lane is an update: on a GPU a matter of minutes, on two CPU cores of hours (--parts main --seeds 3
+    gives a first look).
+
+    Example: tenuto reproduce gridworlds --parts main --out runs/gridworlds
+    """
+
+
+@dataclasses.dataclass
+class Reproduce:
+    """Make tables and figures of the paper anew, its numbers beside ours.
+
+    Writes cells.json, lanes.csv, table.md and figures (PNG, SVG) to --out. Finished work found there is not run again;
+    an interrupted call goes on where it stopped when it is repeated.
+
+    Example: tenuto reproduce chain --seeds 20 --out runs/chain
+    """
+
+    experiment: (
+        Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]
+        | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
+    )
+
+
+Command = (
+    Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Resume, tyro.conf.subcommand("resume")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+)
+
+
+def separated(words: list[str]) -> list[str]:
+    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`."""
+    out, flag = [], ""
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in LISTS and "," in value:
+            out += [name, *value.split(",")]
+        elif flag in LISTS and "," in word:
+            out += [part for part in word.split(",") if part]
+        else:
+            out.append(word)
+        flag = name if word.startswith("--") else flag
+    return out
