@@ -52,6 +52,12 @@ class Job:
     maps: tuple[tuple[str, ...], ...] = ()  # the rows of each map of one's own, read when the job is made
 
     def __post_init__(self) -> None:
+        """Settle every field, and say whatever is wrong with the job now, before a folder is made."""
+        self._settle_names()
+        self._settle_numbers()
+        self._check_that_lanes_share_a_program()
+
+    def _settle_names(self) -> None:
         for name in NAMED:
             value = getattr(self, name)
             if isinstance(value, list | tuple):
@@ -62,21 +68,20 @@ class Job:
         drawn = [env for env in self.envs if envs.is_file(env)]
         rows = self.maps if len(self.maps) == len(drawn) else map(envs.read, drawn)
         object.__setattr__(self, "maps", tuple(map(tuple, rows)))
+
+    def _settle_numbers(self) -> None:
         for name in SCALARS:
             values = getattr(self, name)
+            flag = f"--{name.replace('_', '-')}"
             if values is not None and not values:
-                raise UserError(f"--{name.replace('_', '-')} was given no value: name at least one, or leave it out")
+                raise UserError(f"{flag} was given no value: name at least one, or leave it out")
             if values is not None:
                 object.__setattr__(self, name, tuple(dict.fromkeys(float(v) for v in values)))
                 if not all(map(math.isfinite, getattr(self, name))):
-                    raise UserError(f"--{name.replace('_', '-')} must be finite numbers, not {list(values)}")
-        for name, least in (
-            ("seeds", 1),
-            ("first_seed", 0),
-            ("episodes", 1),
-            ("max_length", 1),
-            ("heads", 1),
-        ):
+                    raise UserError(f"{flag} must be finite numbers, not {list(values)}")
+        if self.episodes is None:
+            object.__setattr__(self, "episodes", settings.family_of(self.envs[0]).EPISODES)
+        for name, least in {"seeds": 1, "first_seed": 0, "episodes": 1, "max_length": 1, "heads": 1}.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
@@ -84,11 +89,11 @@ class Job:
             raise UserError(f"--episodes must be at most {MOST_EPISODES:,}, not {self.episodes:,}")
         if self.first_seed + self.seeds > 2**32:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
-        if self.episodes is None:
-            object.__setattr__(self, "episodes", settings.family_of(self.envs[0]).EPISODES)
+
+    def _check_that_lanes_share_a_program(self) -> None:
         one_family = len({envs.family(env) for env in self.envs}) == 1
-        tasks = {id(task): task for task in self.tasks()}  # whatever is wrong is said now, before a folder is made
-        programs = [program_of(task) for task in tasks.values()]
+        distinct = {id(task): task for task in self.tasks()}
+        programs = [program_of(task) for task in distinct.values()]
         if not one_family or any(program != programs[0] for program in programs):
             names = " and ".join(map(envs.short, self.envs))
             reason = "they differ in kind, size or time limit"
