@@ -20,6 +20,7 @@ from tenuto.loop import Lane, Networks, Task
 from tenuto.types import Event
 
 STAGES = 50  # equal parts of a lane's episodes, for what is counted over training
+LEAST = 3  # lanes of a device's share
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
 
 
@@ -140,10 +141,10 @@ def summarise(
 class Program:
     """Lanes of one structure, spread over devices, and the clock they share.
 
-    Each device runs its share of the lanes by itself; nothing is ever exchanged between them. A share has two lanes
-    at least (a lone lane gets an unseen twin), because XLA compiles a batch of one to other arithmetic: this way a
-    lane's result on a CPU is the same to the last bit whatever its neighbours. On a GPU it is so for the same number
-    of lanes; for another number XLA may pick kernels that round differently.
+    Each device runs its share of the lanes by itself; nothing is ever exchanged between them. A share has LEAST lanes
+    (the first lane gets unseen twins where there are fewer), because XLA compiles batches of one and two to other
+    arithmetic: this way a lane's result on a CPU is the same to the last bit whatever its neighbours. On a GPU it is
+    so for the same number of lanes; for another number XLA may pick kernels that round differently.
     """
 
     def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):
@@ -152,11 +153,10 @@ class Program:
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
         self._shortest = min(task.env.shortest_episode() for task in tasks)
-        if self.lanes == 1:
-            tasks, seeds = [*tasks] * 2, [*seeds] * 2
-        self._width = len(tasks)  # lanes and twin
-        devices = list(devices or jax.local_devices()[:1])[: self._width // 2]
-        bounds = [round(i * self._width / len(devices)) for i in range(len(devices) + 1)]
+        self._padded = [*range(self.lanes), *[0] * (LEAST - self.lanes)]  # lanes and twins
+        tasks, seeds = [tasks[i] for i in self._padded], [seeds[i] for i in self._padded]
+        devices = list(devices or jax.local_devices()[:1])[: len(tasks) // LEAST]
+        bounds = [round(i * len(tasks) / len(devices)) for i in range(len(devices) + 1)]
         self._shares = [slice(a, b) for a, b in pairwise(bounds)]
         stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
         keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
@@ -188,7 +188,7 @@ class Program:
 
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint, whatever the devices."""
-        return jax.tree.map(lambda *parts: _join(parts), *self._states)
+        return jax.tree.map(lambda *parts: _join(parts)[: self.lanes], *self._states)
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
@@ -198,11 +198,11 @@ class Program:
     def state_shape(self) -> Any:
         """The shapes and types that a checkpoint of this program must have."""
         share = jax.eval_shape(start, self._tasks[0], self._keys[0])
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self._width, *x.shape[1:]), x.dtype), share)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), share)
 
     def restore(self, state: tuple[Lane, Running], t: int) -> None:
         """Go on from a checkpoint's state at clock t."""
-        parts = self._split(state)
+        parts = self._split(jax.tree.map(lambda x: x[np.asarray(self._padded)], state))
         self._states = [jax.device_put(part, d) for part, d in zip(parts, self._devices, strict=True)]
         self.t = t
 

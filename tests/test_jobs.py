@@ -83,7 +83,7 @@ class Story(NamedTuple):
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     place = tmp_path_factory.mktemp("a folder")  # with a space: the resume command has to quote it
     reference, folder = place / "reference", place / "interrupted"
-    run = ["train", "--env", "chain-10", "--agent", "temporl", "--seeds", "4", "--episodes", "2500", "--out"]
+    run = ["train", "--env", "chain-10", "--agent", "temporl", "--seeds", "6", "--episodes", "2500", "--out"]
     whole = tenuto(*run, str(reference))
     _, problem = whole.communicate()
     assert whole.returncode == 0, problem
@@ -242,7 +242,7 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
 
 
 def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story, run_folder: Path):
-    job, devices, chunks = dataclasses.replace(PAIR, seeds=4), jax.local_devices(), []
+    job, devices, chunks = dataclasses.replace(PAIR, seeds=6), jax.local_devices(), []
     assert len(devices) > 1
     with pytest.raises(runs.Interrupted):
         runs.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
@@ -251,7 +251,7 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
     for name in records.PER_EPISODE:
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
     for name in records.PER_STAGE:  # a stage is a fiftieth of 500 episodes here, of 2,500 there
-        five_in_one = found[name].reshape(4, 10, 5, -1).sum(2)
+        five_in_one = found[name].reshape(6, 10, 5, -1).sum(2)
         np.testing.assert_array_equal(five_in_one, wanted[name][:, :10], err_msg=name)
 
 
