@@ -127,7 +127,7 @@ def test_a_run_killed_and_stopped_and_resumed_has_the_record_of_one_that_ran_thr
     code, _, problem = story.ended
     assert code == 0, problem
     found, wanted = record(story.folder), record(story.reference)
-    assert wanted["returns"].shape == (4, 2500)
+    assert wanted["returns"].shape == (6, 2500)
     assert len(wanted["clock"]) == 25
     assert_same_record(found, wanted)
 
