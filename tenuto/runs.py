@@ -124,7 +124,7 @@ def claim(job: Job, folder: Path) -> Path:
     return folder
 
 
-def differences(there: Any, now: Any, name: str = "") -> str:
+def differences(there: Any, now: Any) -> str:
     """What is not the same in two descriptions, spelled out; the first few of many."""
 
     def walk(there: Any, now: Any, name: str) -> Iterator[str]:
@@ -134,7 +134,7 @@ def differences(there: Any, now: Any, name: str = "") -> str:
         elif there != now:
             yield f"{name} {there!r} there, {now!r} now" if name != "maps" else "the map was drawn anew"
 
-    found = list(walk(there, now, name))
+    found = list(walk(there, now, ""))
     return "; ".join(found[:MOST_DIFFERENCES]) + ("; …" if len(found) > MOST_DIFFERENCES else "")
 
 
