@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import equinox as eqx
 
-from tenuto.actions import AbstractAction, BootstrappedQ, DoubleQ, Uniform
+from tenuto.actions import DDPG, SAC, TD3, AbstractAction, BootstrappedQ, DoubleQ, Uniform
 from tenuto.bandit import AbstractLambda, Constant, SlidingWindowUCB
 from tenuto.errors import UserError, unknown
-from tenuto.extensions import AbstractExtension, AbstractLearnedExtension, Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import AbstractExtension, AbstractLearnedExtension, Figar, Joint, SkipQ, Uncertain, Zeta
+from tenuto.spaces import AbstractSpace
 
 
 class Agent(eqx.Module):
@@ -22,6 +23,10 @@ class Agent(eqx.Module):
     def __check_init__(self) -> None:
         if self.n_step and not isinstance(self.extension, AbstractLearnedExtension):
             raise UserError("n-step targets need an extension policy that learns (SkipQ or Uncertain)")
+
+    def suits(self, actions: AbstractSpace) -> bool:
+        """Whether it can act where these are the actions."""
+        return self.extension.suits(actions) and isinstance(self.extension.choices(actions), self.action.suits)
 
 
 class Entry(NamedTuple):
@@ -52,6 +57,14 @@ CATALOGUE: dict[str, Entry] = {
     "joint-options": Entry(
         Agent(extension=Joint(tuple(range(1, 11)))), "undecomposed: a value per (action, length) pair"
     ),
+    "ddpg": Entry(Agent(DDPG()), "DDPG: continuous actions, a new one every step"),
+    "figar": Entry(Agent(DDPG(), Figar(4)), "FiGAR: DDPG whose actor emits a distribution over lengths too"),
+    "temporl-ddpg": Entry(Agent(DDPG(), SkipQ(4)), "TempoRL on DDPG (the paper's t-DDPG)"),
+    "ute-ddpg": Entry(Agent(DDPG(), Uncertain(4), SlidingWindowUCB(), n_step=True), "UTE on DDPG, adaptive λ"),
+    "td3": Entry(Agent(TD3()), "TD3: DDPG with two critics, smoothed targets and a slower actor"),
+    "ute-td3": Entry(Agent(TD3(), Uncertain(4), SlidingWindowUCB(), n_step=True), "UTE on TD3, adaptive λ"),
+    "sac": Entry(Agent(SAC()), "SAC: a random actor that is paid for its entropy"),
+    "ute-sac": Entry(Agent(SAC(), Uncertain(4), SlidingWindowUCB(), n_step=True), "UTE on SAC, adaptive λ"),
     "random": Entry(Agent(action=Uniform()), "uniform actions, one step each"),
 }
 
@@ -61,3 +74,8 @@ def named(name: str) -> Agent:
     if name not in CATALOGUE:
         raise unknown("agent", name, CATALOGUE)
     return CATALOGUE[name].agent
+
+
+def able(actions: AbstractSpace) -> tuple[str, ...]:
+    """The agents of the catalogue that can act where these are the actions."""
+    return tuple(name for name, entry in CATALOGUE.items() if entry.agent.suits(actions))

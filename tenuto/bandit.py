@@ -27,6 +27,10 @@ class AbstractLambda(eqx.Module):
         """The lambda of the coming episode."""
 
     @abstractmethod
+    def best(self, memory: Any, lam: Float[Array, ""]) -> Float[Array, ""]:
+        """The lambda to be judged by; `lam` is the one in force."""
+
+    @abstractmethod
     def finish(self, memory: Any, episode_return: Float[Array, ""]) -> Any:
         """The memory after the episode's return is known."""
 
@@ -44,6 +48,9 @@ class Constant(AbstractLambda):
 
     def start(self, memory: Any, drawn: Any) -> tuple[Any, Float[Array, ""]]:
         return memory, jnp.asarray(self.lam, jnp.float32)
+
+    def best(self, memory: Any, lam: Float[Array, ""]) -> Float[Array, ""]:
+        return lam
 
     def finish(self, memory: Any, episode_return: Float[Array, ""]) -> Any:
         return memory
@@ -85,14 +92,24 @@ class SlidingWindowUCB(AbstractLambda):
 
     def start(self, memory: Memory, drawn: Any) -> tuple[Memory, Float[Array, ""]]:
         coin, uniform = drawn
-        pulled = memory.arm[:, None] == jnp.arange(len(self.arms))  # (window, arms)
-        pulls = pulled.sum(0)
-        mean = (pulled * memory.returns[:, None]).sum(0) / jnp.maximum(pulls, 1)
+        pulls, mean = self._tally(memory)
         bonus = jnp.sqrt(jnp.log(jnp.maximum(memory.episodes - 1, 1)) / jnp.maximum(pulls, 1))
         best = jnp.argmax(jnp.where(pulls > 0, mean + self.beta * bonus, jnp.inf))
         arm = jnp.where(coin < self.epsilon, uniform, best)
         arm = jnp.where(memory.episodes < len(self.arms), memory.episodes, arm).astype(jnp.int32)
         return memory._replace(current=arm), jnp.asarray(self.arms, jnp.float32)[arm]
+
+    def best(self, memory: Memory, lam: Float[Array, ""]) -> Float[Array, ""]:
+        """The arm with the greatest mean return in the window, without bonus or chance."""
+        pulls, mean = self._tally(memory)
+        leader = jnp.argmax(jnp.where(pulls > 0, mean, -jnp.inf))
+        return jnp.where(memory.episodes > 0, jnp.asarray(self.arms, jnp.float32)[leader], lam)
+
+    def _tally(self, memory: Memory) -> tuple[Int[Array, " arms"], Float[Array, " arms"]]:
+        """Over the window: how often each arm was pulled, and what it returned on average."""
+        pulled = memory.arm[:, None] == jnp.arange(len(self.arms))  # (window, arms)
+        pulls = pulled.sum(0)
+        return pulls, (pulled * memory.returns[:, None]).sum(0) / jnp.maximum(pulls, 1)
 
     def finish(self, memory: Memory, episode_return: Float[Array, ""]) -> Memory:
         slot = memory.episodes % self.window

@@ -31,7 +31,7 @@ class Train:
     """
 
     env: list[str]
-    """Environment(s), for example chain-50, lava-bridge or lava:my_map.txt (`tenuto list` shows all)."""
+    """Environment(s), for example chain-50, lava-bridge, lava:my_map.txt or pendulum-v1 (`tenuto list` shows all)."""
     agent: str
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
@@ -43,7 +43,7 @@ class Train:
     first_seed: int = 0
     """The first seed; the others follow it."""
     episodes: int | None = None
-    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000)."""
+    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150)."""
     schedule: list[str] | None = None
     """How ε falls, on lava maps: log (the default), linear, fixed."""
     lam: list[float] | None = None
@@ -51,15 +51,19 @@ class Train:
     mu: list[float] | None = None
     """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
     gamma: list[float] | None = None
-    """Discount(s) per step; by default the setting's (lava 0.99, chain 0.99 or 0.999)."""
+    """Discount(s) per step; by default the setting's (chain 0.99 or 0.999, else 0.99)."""
     learning_rate: list[float] | None = None
-    """Adam's learning rate(s); by default the setting's (lava 0.001, chain 0.0001 to 0.001)."""
+    """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
     epsilon_horizon: list[float] | None = None
     """Over how many episodes (or steps: chain with `text`) ε falls to its final value."""
     max_length: int | None = None
-    """Greatest length J an action may be held; by default 10 on chains, 7 on lava."""
+    """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum."""
     heads: int | None = None
     """Number of heads B in UTE's ensemble; by default 10."""
+    evaluate_every: int | None = None
+    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, else none."""
+    evaluation_episodes: int | None = None
+    """Episodes of each evaluation, always with the same starts; by default 10."""
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
 

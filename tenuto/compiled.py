@@ -17,10 +17,11 @@ from jaxtyping import Array, Float, Int
 
 from tenuto import loop
 from tenuto.loop import Lane, Networks, Task
-from tenuto.types import Event
+from tenuto.types import Event, Option
 
 STAGES = 50  # equal parts of a lane's episodes, for what is counted over training
 LEAST = 3  # lanes of a device's share
+EVALUATION = 100  # folded into a lane's first key; its other uses are numbered from 0
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
 
 
@@ -47,6 +48,15 @@ class Chunk(NamedTuple):
     finite: Array  # (lanes,) whether all parameters are finite
 
 
+class Evaluation(NamedTuple):
+    """What the lanes, judged without exploration, did in some episodes of their own."""
+
+    returns: Float[Array, "lanes episodes"]
+    steps: Int[Array, "lanes episodes"]
+    decisions: Int[Array, "lanes episodes"]
+    lam: Float[Array, " lanes"]
+
+
 @jax.jit
 def start(tasks: Task, keys: Array) -> tuple[Lane, Running]:
     """All lanes before their first step; `tasks` and `keys` carry the lane axis."""
@@ -55,11 +65,22 @@ def start(tasks: Task, keys: Array) -> tuple[Lane, Running]:
     return lanes, Running(zero, zero)
 
 
-@partial(jax.jit, static_argnames=("rounds", "rows", "unroll"), donate_argnames=("lanes", "running"))
+@partial(jax.jit, static_argnames=("rounds", "rows", "unroll", "learns"), donate_argnames=("lanes", "running"))
 def run(
-    tasks: Task, lanes: Lane, running: Running, t: Int[Array, ""], *, rounds: int, rows: int, unroll: int = 1
+    tasks: Task,
+    lanes: Lane,
+    running: Running,
+    t: Int[Array, ""],
+    *,
+    rounds: int,
+    rows: int,
+    unroll: int = 1,
+    learns: bool = True,
 ) -> tuple[Lane, Running, Chunk]:
-    """A chunk of rounds from clock t. `rows` bounds the episodes a lane can finish in it."""
+    """A chunk of rounds from clock t. `rows` bounds the episodes a lane can finish in it.
+
+    Whether it `learns` is the same throughout: a branch in the loop would make a GPU wait for the host at every step.
+    """
     every = tasks.plan.learn_every
     clock = t + jnp.arange(rounds * every).reshape(rounds, every)
     draw = jax.vmap(jax.vmap(loop.draw, (None, None, 0)), (0, 0, None), out_axes=1)
@@ -67,7 +88,9 @@ def run(
 
     def one_round(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
         lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs, unroll=unroll)
-        return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
+        if learns:
+            lanes = jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1)
+        return lanes, events
 
     before = lanes.episode
     lanes, events = jax.lax.scan(one_round, lanes, (clock, drawn))
@@ -89,6 +112,47 @@ def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tupl
         return lane._replace(env=state, obs=obs), event
 
     return jax.vmap(one)(tasks, lanes, drawn)
+
+
+@partial(jax.jit, static_argnames=("episodes", "longest"))
+def evaluate(tasks: Task, lanes: Lane, keys: Array, t: Int[Array, ""], *, episodes: int, longest: int) -> Evaluation:
+    """Judge all lanes at clock t. `keys` are the lanes' first: each has starts of its own, the same at every clock."""
+
+    def one_lane(task: Task, lane: Lane, key: Array) -> Evaluation:
+        lam = task.agent.lam.best(lane.bandit, lane.lam)
+        networks = Networks(lane.brain.action, lane.brain.extension)
+        keys = jax.random.split(jax.random.fold_in(key, EVALUATION), episodes)
+        returns, steps, decisions = jax.vmap(lambda k: play(task, networks, lam, k, t, longest))(keys)
+        return Evaluation(returns, steps, decisions, lam)
+
+    return jax.vmap(one_lane)(tasks, lanes, keys)
+
+
+def play(
+    task: Task, networks: Networks, lam: Float[Array, ""], key: Array, t: Int[Array, ""], longest: int
+) -> tuple[Float[Array, ""], Int[Array, ""], Int[Array, ""]]:
+    """One episode without exploration: its return, steps and decisions. The start hangs on the key alone, not on t."""
+    k_start, k_play = jax.random.split(key)
+    state, obs = task.env.reset(k_start)
+    k_play = jax.random.fold_in(k_play, t)
+
+    def step(carry: tuple[Any, ...], clock: Int[Array, ""]) -> tuple[tuple[Any, ...], None]:
+        state, obs, option, over, total, steps, decisions = carry
+        drawn = loop.draw(task, k_play, clock)
+        due = option.done >= option.length
+        option = loop.pick(due, loop.judge(task, networks, obs, lam, drawn), option)
+        state, seen = task.env.step(state, option.action, drawn.env)
+        total = total + jnp.where(over, 0.0, seen.reward)
+        steps, decisions = steps + ~over, decisions + (due & ~over)
+        option = option._replace(done=option.done + 1)
+        return (state, seen.obs, option, over | seen.terminated | seen.truncated, total, steps, decisions), None
+
+    zero = jnp.int32(0)
+    choices = task.agent.extension.choices(task.env.actions)
+    idle = Option(choices.example(), task.env.actions.example(), length=zero, done=zero)
+    begun = (state, obs, idle, jnp.bool_(False), jnp.float32(0), zero, zero)
+    (*_, total, steps, decisions), _ = jax.lax.scan(step, begun, jnp.arange(longest))
+    return total, steps, decisions
 
 
 def finite(lanes: Lane) -> Array:
@@ -152,6 +216,8 @@ class Program:
         self.learn_every = tasks[0].plan.learn_every
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
+        self.warmup = tasks[0].plan.warmup
+        self._longest = max(task.env.longest_episode() for task in tasks)
         self._shortest = min(task.env.shortest_episode() for task in tasks)
         self._padded = [*range(self.lanes), *[0] * (LEAST - self.lanes)]  # lanes and twins
         tasks, seeds = [tasks[i] for i in self._padded], [seeds[i] for i in self._padded]
@@ -172,19 +238,36 @@ class Program:
         self.t = 0
 
     def advance(self, rounds: int) -> Chunk:
-        """Run a chunk of rounds; all lanes' records of it, as NumPy arrays."""
+        """Run a chunk of rounds, fewer where a warm-up ends; all lanes' records of it, as NumPy arrays."""
+        learns = self.t >= self.warmup
+        if not learns:
+            rounds = min(rounds, -(-(self.warmup - self.t) // self.learn_every))
         steps = rounds * self.learn_every
         rows = steps // self._shortest + 1
         unroll = UNROLL.get(self._devices[0].platform, 1)
         advanced = self._on_each_device(
-            lambda tasks, state: run(tasks, *state, np.int32(self.t), rounds=rounds, rows=rows, unroll=unroll),
+            lambda tasks, state: run(
+                tasks, *state, np.int32(self.t), rounds=rounds, rows=rows, unroll=unroll, learns=learns
+            ),
             self._tasks,
             self._states,
         )
         self._states = [(lanes, running) for lanes, running, _ in advanced]
         chunks = [chunk for _, _, chunk in advanced]
         self.t += steps
-        return jax.tree.map(lambda *parts: np.concatenate(parts)[: self.lanes], *jax.device_get(chunks))
+        return self._gather(chunks)
+
+    def evaluate(self, episodes: int) -> Evaluation:
+        """Judge every lane as it is now, without exploration, in so many episodes."""
+        judged = self._on_each_device(
+            lambda tasks, state, keys: evaluate(
+                tasks, state[0], keys, np.int32(self.t), episodes=episodes, longest=self._longest
+            ),
+            self._tasks,
+            self._states,
+            self._keys,
+        )
+        return self._gather(judged)
 
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint, whatever the devices."""
@@ -210,6 +293,10 @@ class Program:
         """Call for every device's share at once, in threads: the first call compiles for each device."""
         with ThreadPoolExecutor(len(self._devices)) as pool:
             return list(pool.map(function, *shares))
+
+    def _gather(self, parts: Sequence[Any]) -> Any:
+        """All devices' shares as one, without twins, as NumPy arrays."""
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.lanes], *jax.device_get(list(parts)))
 
     def _split(self, tree: Any) -> list[Any]:
         return [jax.tree.map(lambda x, share=share: x[share], tree) for share in self._shares]

@@ -24,6 +24,10 @@ MOST_EPISODES = (2**31 - 1) // STAGES  # so that counting them stays in 32 bits
 NAMED = ("env", "schedule")
 SCALARS = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
 SWEPT = NAMED + SCALARS
+LEAST = {
+    **{"seeds": 1, "first_seed": 0, "episodes": 1, "max_length": 1, "heads": 1},
+    **{"evaluate_every": 0, "evaluation_episodes": 1},
+}
 Names = str | tuple[str, ...]
 
 
@@ -49,6 +53,8 @@ class Job:
     schedule: Names | None = None
     max_length: int | None = None
     heads: int | None = None
+    evaluate_every: int | None = None  # steps; 0: never
+    evaluation_episodes: int | None = None
     maps: tuple[tuple[str, ...], ...] = ()  # the rows of each map of one's own, read when the job is made
 
     def __post_init__(self) -> None:
@@ -79,9 +85,13 @@ class Job:
                 object.__setattr__(self, name, tuple(dict.fromkeys(float(v) for v in values)))
                 if not all(map(math.isfinite, getattr(self, name))):
                     raise UserError(f"{flag} must be finite numbers, not {list(values)}")
+        family = settings.family_of(self.envs[0])
         if self.episodes is None:
-            object.__setattr__(self, "episodes", settings.family_of(self.envs[0]).EPISODES)
-        for name, least in {"seeds": 1, "first_seed": 0, "episodes": 1, "max_length": 1, "heads": 1}.items():
+            object.__setattr__(self, "episodes", family.EPISODES)
+        for name, default in zip(("evaluate_every", "evaluation_episodes"), family.EVALUATION, strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+        for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")

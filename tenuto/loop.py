@@ -12,13 +12,16 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from tenuto import td
+from tenuto.actions import Lesson
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv
+from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
 from tenuto.replay import Replay
 from tenuto.types import Event, Nets, Option, Span, TimeStep
 
+WARMUP, VALUES = 101, 102  # numbers folded into a key for what not every agent draws: others keep their streams
 N_STEP_DRAWS = 3  # n-step updates draw this many batches and use the first batch of spans they may use
 
 
@@ -29,6 +32,12 @@ class Task(eqx.Module):
     env: AbstractEnv
     plan: Plan
 
+    def __check_init__(self) -> None:
+        actions = self.env.actions
+        if not self.agent.suits(actions):
+            parts = f"{type(self.agent.action).__name__} with {type(self.agent.extension).__name__}"
+            raise UserError(f"{parts} cannot act in an environment with {actions.words}")
+
 
 class Brain(NamedTuple):
     """All that is learned. Option values need no target network: they share the actions' (Proposition 1)."""
@@ -36,7 +45,7 @@ class Brain(NamedTuple):
     action: Nets
     target: Nets
     extension: Nets
-    action_optimiser: Any
+    action_optimisers: tuple[Any, ...]  # one per lesson
     extension_optimiser: Any
 
 
@@ -73,19 +82,27 @@ class Draws(NamedTuple):
     mood: Any
     env: Array  # keys, for the environment's own use
     reset: Array
+    warmup: Any  # a uniform choice and a uniform length; `()` where there is no warm-up
 
 
 def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     """The randomness of step t. It hangs on nothing that is learned, so it can be drawn ahead for many steps."""
     agent, actions = task.agent, task.env.actions
-    k_action, k_extension, k_lam, k_mood, k_env, k_reset = jax.random.split(jax.random.fold_in(key, t), 6)
+    choices = agent.extension.choices(actions)
+    step_key = jax.random.fold_in(key, t)
+    k_action, k_extension, k_lam, k_mood, k_env, k_reset = jax.random.split(step_key, 6)
+    warmup: Any = ()
+    if task.plan.warmup:
+        k_choice, k_length = jax.random.split(jax.random.fold_in(step_key, WARMUP))
+        warmup = choices.sample(k_choice), jax.random.randint(k_length, (), 1, agent.extension.max_length + 1)
     return Draws(
-        action=agent.action.draw(k_action, agent.extension.choices(actions)),
+        action=agent.action.draw(k_action, choices),
         extension=agent.extension.draw(k_extension),
         lam=agent.lam.draw(k_lam),
         mood=agent.action.new_episode(k_mood),
         env=k_env,
         reset=k_reset,
+        warmup=warmup,
     )
 
 
@@ -121,24 +138,47 @@ def start(task: Task, key: Array) -> Lane:
             action=action,
             target=action,
             extension=extension,
-            action_optimiser=plan.optimiser.init(action),
+            action_optimisers=tuple(plan.optimiser.init(part_of(action, x)) for x in agent.action.lessons()),
             extension_optimiser=plan.optimiser.init(extension),
         ),
-        replay=Replay.empty(plan.capacity, agent.extension.lengths, obs, choices.example(), plan.most_steps),
+        replay=Replay.empty(
+            plan.capacity,
+            agent.extension.lengths,
+            obs,
+            choices.example(),
+            plan.most_steps,
+            agent.extension.only_whole,
+        ),
     )
 
 
 def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lane, Bool[Array, ""]]:
     """Before the environment: the option to follow now, and whether it was decided just now."""
     agent, actions = task.agent, task.env.actions
+    choices = agent.extension.choices(actions)
     epsilon = task.plan.epsilon(t, lane.episode)
     x = task.env.features(lane.obs)
-    choice, explored = agent.action.act(lane.brain.action, x, lane.mood, epsilon, drawn.action)
+    choice, explored = agent.action.act(lane.brain.action, x, lane.mood, epsilon, drawn.action, choices)
+    if task.plan.warmup:
+        warm = t < task.plan.warmup
+        choice, explored = jnp.where(warm, drawn.warmup[0], choice), explored | warm
     now = Situation(x, explored, lane.lam, epsilon, drawn.extension)
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
+    if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):
+        length = jnp.where(warm, drawn.warmup[1], length)
     decided = lane.option.done >= lane.option.length
     fresh = Option(choice, action, length, done=jnp.int32(0))
     return lane._replace(option=pick(decided, fresh, lane.option)), decided
+
+
+def judge(task: Task, networks: Networks, obs: Array, lam: Float[Array, ""], drawn: Draws) -> Option:
+    """The option the agent holds best: what it does when it is judged, without exploration."""
+    agent, actions = task.agent, task.env.actions
+    x = task.env.features(obs)
+    choice = agent.action.best(networks.action, x, drawn.action, agent.extension.choices(actions))
+    now = Situation(x, jnp.bool_(False), lam, jnp.float32(0), drawn.extension)
+    action, length = agent.extension.extend(networks.extension, choice, now, actions)
+    return Option(choice, action, length, done=jnp.int32(0))
 
 
 def absorb(
@@ -169,7 +209,7 @@ def absorb(
         lam=lam,
         episode=lane.episode + over,
         episode_return=jnp.where(over, 0.0, episode_return),
-        replay=lane.replay.add(t, lane.obs, option.choice, option.done, step),
+        replay=lane.replay.add(t, lane.obs, option, step),
     )
     return lane, event
 
@@ -195,7 +235,12 @@ def learn_extension(
     spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
     spans = as_features(task.env, spans)
     choices = extension.choices(actions)
-    values = jax.vmap(lambda obs: task.agent.action.value(brain.action, brain.target, obs, choices))(spans.next_obs)
+
+    def value(obs: Array, key: Array) -> Float[Array, ""]:
+        return task.agent.action.value(brain.action, brain.target, obs, key, choices)
+
+    k_values = jax.random.fold_in(key, VALUES)
+    values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
     goals = jax.lax.stop_gradient(spans.reward + spans.discount * values)
     keys = jax.random.split(k_loss, plan.extension_batch)
 
@@ -208,30 +253,74 @@ def learn_extension(
 
 
 def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain:
+    """One update of the action learner: its lessons in their order, on one batch."""
     k_sample, k_loss = jax.random.split(key)
-    agent, plan, actions, brain = task.agent, task.plan, task.env.actions, lane.brain
-    choices = agent.extension.choices(actions)
+    lessons = task.agent.action.lessons()
+    spans, usable = sample_for_action(task, lane, t, k_sample)
+    brain = lane.brain
+    for number, lesson in enumerate(lessons):
+        k_lesson = jax.random.fold_in(k_loss, number) if number else k_loss
+
+        def teach(
+            brain: Brain, number: int = number, lesson: Lesson = lesson, key: Array = k_lesson
+        ) -> tuple[Nets, tuple[Any, ...]]:
+            part, state = learn_lesson(task, lane, brain, lesson, brain.action_optimisers[number], spans, usable, key)
+            states = brain.action_optimisers
+            whole = part if not lesson.part else brain.action._replace(**{lesson.part: part})
+            return whole, (*states[:number], state, *states[number + 1 :])
+
+        if lesson.every == 1:
+            action, states = teach(brain)
+        else:
+            due = t // task.plan.learn_every % lesson.every == 0
+            action, states = jax.lax.cond(due, teach, lambda b: (b.action, b.action_optimisers), brain)
+        brain = brain._replace(action=action, action_optimisers=states)
+    return brain
+
+
+def learn_lesson(
+    task: Task,
+    lane: Lane,
+    brain: Brain,
+    lesson: Lesson,
+    state: Any,
+    spans: Span,
+    usable: Float[Array, " batch"],
+    key: Array,
+) -> tuple[Nets, Any]:
+    """The lesson's part of the networks after one gradient step, and its optimiser's state."""
+    choices = task.agent.extension.choices(task.env.actions)
+    keys = jax.random.split(key, len(usable))
+
+    def loss(part: Nets) -> Float[Array, ""]:
+        nets = part if not lesson.part else brain.action._replace(**{lesson.part: part})
+        each, weight = jax.vmap(lambda s, k: lesson.loss(nets, brain.target, s, k, choices))(spans, keys)
+        return td.masked_mean(each, weight * usable[:, None])
+
+    return descend(task, lane, loss, part_of(brain.action, lesson), state)
+
+
+def part_of(nets: Nets, lesson: Lesson) -> Nets:
+    """What a lesson moves."""
+    return getattr(nets, lesson.part) if lesson.part else nets
+
+
+def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> tuple[Span, Float[Array, " batch"]]:
+    """The spans that action values learn from, as networks read them, and which of them count."""
+    agent, plan, actions = task.agent, task.plan, task.env.actions
     if agent.n_step:
-        spans, found = lane.replay.sample_spans(k_sample, N_STEP_DRAWS * plan.batch, t, plan.gamma)
+        spans, found = lane.replay.sample_spans(key, N_STEP_DRAWS * plan.batch, t, plan.gamma)
     elif agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension):
-        spans, found = lane.replay.sample_steps(k_sample, plan.batch, t, plan.gamma)
+        spans, found = lane.replay.sample_steps(key, plan.batch, t, plan.gamma)
     else:  # a choice is a whole option
-        spans, found = lane.replay.sample_spans(k_sample, plan.batch, t, plan.gamma)
+        spans, found = lane.replay.sample_spans(key, plan.batch, t, plan.gamma)
     spans = as_features(task.env, spans)
     usable = found.astype(jnp.float32)
     if agent.n_step:
-        usable = td.first_accepted(found & allowed_now(task, lane, spans), plan.batch)
-    spans = spans._replace(
-        choice=jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, spans.length)
-    )
-    keys = jax.random.split(k_loss, len(usable))
-
-    def loss(net: Nets) -> Float[Array, ""]:
-        each, weight = jax.vmap(lambda s, k: agent.action.loss(net, brain.target, s, k, choices))(spans, keys)
-        return td.masked_mean(each, weight * usable[:, None])
-
-    net, state = descend(task, lane, loss, brain.action, brain.action_optimiser)
-    return brain._replace(action=net, action_optimiser=state)
+        index, usable = td.first_accepted(found & allowed_now(task, lane, spans), plan.batch)
+        spans = jax.tree.map(lambda x: x[index], spans)
+    credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, spans.length)
+    return spans._replace(choice=credited), usable
 
 
 def allowed_now(task: Task, lane: Lane, spans: Span) -> Bool[Array, " n"]:

@@ -127,3 +127,20 @@ class Ensemble(eqx.Module):
 
     def __call__(self, *inputs: Array) -> Float[Array, " heads *rest"]:
         return jax.vmap(lambda member: member(*inputs))(self.members)
+
+
+class SharedTrunk(eqx.Module):
+    """(state, choice) -> (heads, J) option values, by heads that are linear in hidden layers they share."""
+
+    trunk: MLP
+    heads: Ensemble
+
+    def __init__(
+        self, obs_size: int, code_size: int, max_length: int, heads: int, key: Array, *, shared: Sequence[int]
+    ):
+        k_trunk, k_heads = jax.random.split(key)
+        self.trunk = MLP((obs_size + code_size, *shared), k_trunk)
+        self.heads = Ensemble(lambda k: MLP((shared[-1], max_length), k), heads, k_heads)
+
+    def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, "heads J"]:
+        return self.heads(jax.nn.relu(self.trunk(x, code)))

@@ -21,12 +21,15 @@ class AbstractTarget(eqx.Module):
 
 
 class Polyak(AbstractTarget):
-    """A share tau of the way towards the online network, once per update."""
+    """A share tau of the way towards the online network, once per update, or per `delay` of them."""
 
     tau: float = 0.5
+    delay: int = eqx.field(static=True, default=1)
 
     def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
-        return optax.incremental_update(online, target, self.tau)
+        last = t // every - 1  # the number of the last update: a slow actor moved with every `delay`-th
+        tau = self.tau if self.delay == 1 else jnp.where(last % self.delay == 0, self.tau, 0.0)
+        return optax.incremental_update(online, target, tau)
 
 
 class Periodic(AbstractTarget):
@@ -47,6 +50,7 @@ class Plan(eqx.Module):
     epsilon: Schedule = linear(1.0, 0.001, 10_000)
     target: AbstractTarget = Periodic(500)
     episodes: int = NEVER  # after so many a lane rests: it neither learns nor counts while others go on
+    warmup: int = eqx.field(static=True, default=0)  # first steps, of uniform choices and lengths, without updates
     learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
     batch: int = eqx.field(static=True, default=64)
     extension_batch: int = eqx.field(static=True, default=64)

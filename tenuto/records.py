@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from tenuto.compiled import STAGES, Chunk
+from tenuto.compiled import STAGES, Chunk, Evaluation
 
 PER_EPISODE = {"returns": np.float32, "steps": np.int32, "decisions": np.int32, "lam": np.float32}
+PER_EVALUATION = ("returns", "steps", "decisions")  # of each episode of it
 PER_STAGE = ("lengths", "visits")
 
 
@@ -15,6 +16,8 @@ class Records:
     Per stage, each a fiftieth of a lane's episodes (lanes, stages, ·): `lengths` (how often each length 1..J was
     decided), `visits` (steps begun in each place). `clock` says at which step each chunk ended. `diverged` is the
     clock at which a lane was first seen with parameters that are not finite, or -1.
+    Per evaluation (lanes, evaluations, episodes): `evaluation_returns`, `evaluation_steps`, `evaluation_decisions`;
+    (lanes, evaluations): `evaluation_lam`; `evaluated` says at which step each was made.
     """
 
     def __init__(self, **arrays: np.ndarray):
@@ -30,6 +33,9 @@ class Records:
             visits=np.zeros((lanes, STAGES, places), np.int32),
             clock=np.zeros(0, np.int32),
             diverged=np.full(lanes, -1, np.int32),
+            evaluated=np.zeros(0, np.int32),
+            evaluation_lam=np.zeros((lanes, 0), np.float32),
+            **{f"evaluation_{name}": np.zeros((lanes, 0, 0), PER_EPISODE[name]) for name in PER_EVALUATION},
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -65,6 +71,22 @@ class Records:
         now["clock"] = np.append(now["clock"], np.int32(t))
         lost = ~np.asarray(chunk.finite) & (now["diverged"] < 0)
         now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
+
+    def judge(self, evaluation: Evaluation, t: int) -> None:
+        """Append an evaluation made at clock t."""
+        now = self._arrays
+        for name in PER_EVALUATION:
+            fresh, old = np.asarray(getattr(evaluation, name))[:, None], now[f"evaluation_{name}"]
+            now[f"evaluation_{name}"] = np.concatenate([old, fresh], axis=1) if len(now["evaluated"]) else fresh
+        now["evaluation_lam"] = np.column_stack([now["evaluation_lam"], evaluation.lam])
+        now["evaluated"] = np.append(now["evaluated"], np.int32(t))
+
+    def last_third(self, name: str) -> np.ndarray:
+        """Each lane's mean per episode over the evaluations in the last third of training; NaN where there are none."""
+        clock = self["evaluated"]
+        if not len(clock):
+            return np.full(len(self["count"]), np.nan)
+        return self[f"evaluation_{name}"][:, clock > clock[-1] * 2 / 3].mean((1, 2), dtype=np.float64)
 
 
 def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:

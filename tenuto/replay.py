@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from tenuto.types import Scalar, Span, TimeStep
+from tenuto.types import Option, Scalar, Span, TimeStep
 
 RUNNING, TRUNCATED, TERMINATED = 0, 1, 2
 
@@ -27,6 +27,7 @@ class Replay(eqx.Module):
 
     `lengths` are the span lengths that count: all of 1..J, or the few an agent can choose (`Joint`). A span
     cut short by the episode's end counts whatever its length, for it shows what the longer option would give.
+    Where `only_whole`, a span counts only if it is all of its option, or all that the episode's end left of it.
     """
 
     obs: Array
@@ -37,10 +38,17 @@ class Replay(eqx.Module):
     spans: Int[Array, " rows"]  # how many spans had ended after this step, since the beginning
     capacity: int = eqx.field(static=True)
     lengths: tuple[int, ...] = eqx.field(static=True)
+    only_whole: bool = eqx.field(static=True, default=False)
 
     @classmethod
     def empty(
-        cls, capacity: int, lengths: tuple[int, ...], obs: Array, choice: Array, room: int | None = None
+        cls,
+        capacity: int,
+        lengths: tuple[int, ...],
+        obs: Array,
+        choice: Array,
+        room: int | None = None,
+        only_whole: bool = False,
     ) -> "Replay":
         held = capacity if room is None else min(capacity, room)
         rows = held + max(lengths)  # so that the oldest span's first step is still there
@@ -58,38 +66,37 @@ class Replay(eqx.Module):
             spans=number.astype(jnp.int32),
             capacity=capacity,
             lengths=tuple(sorted(lengths)),
+            only_whole=only_whole,
         )
 
     @property
     def rows(self) -> int:
         return self.reward.shape[0]
 
-    def add(
-        self,
-        t: Int[Array, ""],
-        obs: Array,
-        choice: Array,
-        played: Int[Array, ""],
-        step: TimeStep,
-    ) -> "Replay":
-        """Store step t, the `played`-th of its option."""
+    def add(self, t: Int[Array, ""], obs: Array, option: Option, step: TimeStep) -> "Replay":
+        """Store step t, the last one of the option done so far."""
         slot = t % self.rows
 
         def put(ring: Array, row: Array) -> Array:
             return jax.lax.dynamic_update_index_in_dim(ring, row.astype(ring.dtype), slot, 0)
 
         over = step.terminated | step.truncated
-        ended = jnp.where(over, jnp.minimum(played, max(self.lengths)), (jnp.asarray(self.lengths) <= played).sum())
+        if self.only_whole:
+            ended = over | (option.done >= option.length)
+        else:
+            listed = (jnp.asarray(self.lengths) <= option.done).sum()
+            ended = jnp.where(over, jnp.minimum(option.done, max(self.lengths)), listed)
         ending = jnp.where(step.terminated, TERMINATED, jnp.where(step.truncated, TRUNCATED, RUNNING))
         return Replay(
             obs=put(self.obs, obs),
             next_obs=put(self.next_obs, step.obs),
-            choice=put(self.choice, choice),
+            choice=put(self.choice, option.choice),
             reward=put(self.reward, step.reward),
             ending=put(self.ending, ending),
             spans=put(self.spans, self._ended_before(t) + ended),
             capacity=self.capacity,
             lengths=self.lengths,
+            only_whole=self.only_whole,
         )
 
     def sample_steps(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
@@ -123,6 +130,10 @@ class Replay(eqx.Module):
             later = self.spans[middle % self.rows] - rank <= 0
             low, high = jnp.where(later, middle + 1, low), jnp.where(later, high, middle)
         end = jnp.minimum(low, t - 1)
+        if self.only_whole:  # it began after the step that made the count what it was before: these steps are its own
+            earlier = end[:, None] - jnp.arange(1, max(self.lengths) + 1)
+            same = self.spans[earlier % self.rows] == rank[:, None]
+            return end, (same & (earlier >= -1)).sum(1)
         before = jnp.where(end > 0, self.spans[(end - 1) % self.rows], 0)
         place = jnp.clip(rank - before, 0, max(self.lengths) - 1)
         listed = jnp.asarray(self.lengths)[jnp.minimum(place, len(self.lengths) - 1)]

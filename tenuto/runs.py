@@ -32,6 +32,7 @@ except ImportError:  # not a POSIX system: nothing keeps a second process out
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
 CHUNK_UPDATES = 500  # but no more updates than these
+CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 MOST_DIFFERENCES = 4  # told in one message
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
@@ -80,8 +81,11 @@ def _run(
     tasks = job.tasks()
     program = Program(tasks, [lane["seed"] for lane in job.lanes()], devices)
     kept, seconds = _begin_or_resume(program, folder)
-    assert job.episodes is not None  # Job sets it; said for the type checker
-    rounds = rounds_per_chunk(program.learn_every, job.episodes)
+    assert job.episodes is not None  # Job sets them; said for the type checker
+    assert job.evaluate_every is not None
+    assert job.evaluation_episodes is not None
+    every = job.evaluate_every
+    rounds = rounds_per_chunk(program.learn_every, job.episodes, every)
     began = saved = time.monotonic()
     pause = checkpoint_seconds
     with open(folder / "metrics.jsonl", "a") as metrics:
@@ -89,7 +93,11 @@ def _run(
             if stop():
                 _save(program, folder, kept, seconds + time.monotonic() - began)
                 raise Interrupted(folder)
-            kept.add(program.advance(rounds), program.t)
+            before = program.t
+            due = -(-(every - before % every) // program.learn_every) if every else rounds
+            kept.add(program.advance(min(rounds, due)), program.t)
+            if every and program.t // every > before // every:
+                kept.judge(program.evaluate(job.evaluation_episodes), program.t)
             progress = _progress(kept, job.episodes)
             metrics.write(_metrics_line(kept) + "\n")
             metrics.flush()
@@ -267,13 +275,14 @@ def _finish(
 ) -> dict[str, Any]:
     lanes = job.lanes()
     scores = records.auc(kept["returns"], env.worst_return, env.best_return)
+    judged = kept.last_third("returns")
     checkpoint.save(folder / "networks.npz", checkpoint.leaves_of(program.networks()), {"job": job.to_json()})
     checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
     summary = {
         "job": job.to_json(),
         "lanes": [
-            lane | {"auc": float(score), "diverged": int(gone)}
-            for lane, score, gone in zip(lanes, scores, kept["diverged"], strict=True)
+            lane | {"auc": float(score), "diverged": int(gone), "evaluation": None if np.isnan(final) else float(final)}
+            for lane, score, gone, final in zip(lanes, scores, kept["diverged"], judged, strict=True)
         ],
         "env_steps": int(kept["steps"].sum()),
         "seconds": round(seconds, 3),
@@ -285,9 +294,12 @@ def _finish(
     return summary
 
 
-def rounds_per_chunk(learn_every: int, episodes: int | None = None) -> int:
+def rounds_per_chunk(learn_every: int, episodes: int | None = None, evaluate_every: int = 0) -> int:
     """About CHUNK_STEPS steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
-    if one is near, so that runs with one update per episode end with a whole chunk."""
+    if one is near, so that runs with one update per episode end with a whole chunk. Between evaluations there are
+    several chunks."""
+    if evaluate_every:
+        return max(1, min(CHUNK_STEPS, evaluate_every // CHUNKS_PER_EVALUATION) // learn_every)
     most = max(1, min(CHUNK_STEPS // learn_every, CHUNK_UPDATES))
     if episodes is None or learn_every == 1:
         return most

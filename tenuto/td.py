@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from tenuto.errors import UserError
 
@@ -43,6 +43,9 @@ def bootstrap_mask(key: Array, keep: float, heads: int) -> Float[Array, " heads"
     return jax.random.bernoulli(key, keep, (heads,)).astype(jnp.float32)
 
 
-def first_accepted(accepted: Bool[Array, " n"], limit: int) -> Float[Array, " n"]:
-    """Weights that keep the first `limit` accepted samples: a batch of varying size in a fixed shape."""
-    return (accepted & (jnp.cumsum(accepted) <= limit)).astype(jnp.float32)
+def first_accepted(accepted: Bool[Array, " n"], limit: int) -> tuple[Int[Array, " limit"], Float[Array, " limit"]]:
+    """Where the first `limit` accepted samples are, with weight 1; places left over have weight 0."""
+    place = jnp.cumsum(accepted) - 1
+    slot = jnp.where(accepted, place, limit)
+    index = jnp.zeros(limit, jnp.int32).at[slot].set(jnp.arange(len(accepted)), mode="drop")
+    return index, (jnp.arange(limit) <= place[-1]).astype(jnp.float32)

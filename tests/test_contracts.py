@@ -16,17 +16,24 @@ from tenuto.compiled import STAGES, Program
 from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Joint, SkipQ, Uncertain, Zeta
 from tenuto.plan import Periodic, Polyak
+from tenuto.spaces import Box, Discrete
 
-NAMES = (
+DISCRETE = (
     *("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn"),
     *("ute-1step", "ute", "ute-adaptive", "full-ensemble", "joint-options", "random"),
 )
+CONTINUOUS = ("ddpg", "figar", "temporl-ddpg", "ute-ddpg", "td3", "ute-td3", "sac", "ute-sac", "random")
 UTE = ("ute-1step", "ute", "ute-adaptive", "full-ensemble")
 LENGTHS = (10, 30, 50, 70)
 
 
 def test_the_catalogue_lists_exactly_these_agents():
-    assert tuple(agents.CATALOGUE) == NAMES
+    assert set(agents.CATALOGUE) == {*DISCRETE, *CONTINUOUS}
+
+
+def test_agents_know_which_actions_they_can_take():
+    assert agents.able(Discrete(3)) == DISCRETE
+    assert agents.able(Box(-1.0, [0.5, 2.0])) == CONTINUOUS
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +49,10 @@ def lives():
         return task, before, program.state(), chunk
 
     with ThreadPoolExecutor(2) as pool:  # nearly all of it is compiling
-        return dict(zip(agents.CATALOGUE, pool.map(live, agents.CATALOGUE), strict=True))
+        return dict(zip(DISCRETE, pool.map(live, DISCRETE), strict=True))
 
 
-@pytest.mark.parametrize("name", agents.CATALOGUE)
+@pytest.mark.parametrize("name", DISCRETE)
 def test_shapes_and_types_of_a_lane_never_change(lives, name):
     _, before, after, _ = lives[name]
     assert jax.tree.structure(before) == jax.tree.structure(after)
@@ -54,7 +61,7 @@ def test_shapes_and_types_of_a_lane_never_change(lives, name):
         assert a.shape[0] == 2
 
 
-@pytest.mark.parametrize("name", agents.CATALOGUE)
+@pytest.mark.parametrize("name", DISCRETE)
 def test_every_length_lies_between_one_and_the_longest(lives, name):
     task, _, (lanes, _), chunk = lives[name]
     J = task.agent.extension.max_length
@@ -69,7 +76,7 @@ def test_every_length_lies_between_one_and_the_longest(lives, name):
     assert ((lanes.option.action >= 0) & (lanes.option.action < 2)).all()
 
 
-@pytest.mark.parametrize("name", agents.CATALOGUE)
+@pytest.mark.parametrize("name", DISCRETE)
 def test_parameters_stay_finite(lives, name):
     _, _, (lanes, _), chunk = lives[name]
     assert chunk.finite.all()
@@ -77,7 +84,7 @@ def test_parameters_stay_finite(lives, name):
         assert np.isfinite(leaf).all()
 
 
-@pytest.mark.parametrize("name", agents.CATALOGUE)
+@pytest.mark.parametrize("name", DISCRETE)
 def test_whatever_an_agent_learns_with_changes_in_every_lane(lives, name):
     task, (old, _), (new, _), _ = lives[name]
     assert (new.brain.action == ()) == isinstance(task.agent.action, Uniform) == (name == "random")
@@ -108,7 +115,7 @@ def epsilon(task, step=0, episode=0):
 
 
 def everywhere(test):
-    names = pytest.mark.parametrize("name", agents.CATALOGUE)
+    names = pytest.mark.parametrize("name", DISCRETE)
     return names(pytest.mark.parametrize("length", LENGTHS)(test))
 
 
@@ -191,7 +198,7 @@ def test_released_temporl_has_the_numbers_of_the_authors_code(length):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*UTE, "temporl", "random")])
+@pytest.mark.parametrize("name", [name for name in DISCRETE if name not in (*UTE, "temporl", "random")])
 def test_released_dqns_have_the_numbers_of_the_authors_code(name, length):
     task = settings.assemble(name, f"chain-{length}", "released")
     action, plan = task.agent.action, task.plan

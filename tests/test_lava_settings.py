@@ -6,12 +6,13 @@ import pytest
 
 from tenuto import settings
 from tenuto.actions import BootstrappedQ, DoubleQ, Uniform
-from tenuto.agents import CATALOGUE
+from tenuto.agents import able
 from tenuto.bandit import Constant, SlidingWindowUCB
 from tenuto.envs.lava import MAPS
 from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Polyak
+from tenuto.spaces import Discrete
 
 FIRST = {"released": 0.1, "text": 1.0}
 EXTENDED = ("ute-1step", "ute", "ute-adaptive", "full-ensemble")
@@ -28,7 +29,7 @@ OFFERED = {
 @pytest.fixture(scope="module", params=["released", "text"])
 def assembled(request: pytest.FixtureRequest) -> tuple[str, dict[str, Task]]:
     """A setting, and every agent of the catalogue in it."""
-    return request.param, {agent: settings.assemble(agent, "lava-bridge", request.param) for agent in CATALOGUE}
+    return request.param, {agent: settings.assemble(agent, "lava-bridge", request.param) for agent in able(Discrete(4))}
 
 
 def test_all_agents_share_discount_optimiser_target_and_clocks(assembled) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
-from tenuto.types import Span, TimeStep
+from tenuto.types import Option, Span, TimeStep
 
 GAMMA = 0.9
 STEPS = 40
@@ -90,6 +90,11 @@ def view(t: jax.Array, side: int) -> jax.Array:
     return jnp.array([0, side], jnp.int32).at[0].set(t)
 
 
+def played_to_the_end(choice: jax.Array, played: jax.Array) -> Option:
+    """An option of which so many steps are done."""
+    return Option(choice, choice, length=played, done=played)
+
+
 @jax.jit
 def fill(replay: Replay, start: jax.Array, steps: Steps) -> tuple[Replay, tuple[jax.Array, Span]]:
     """The replay after all steps; and, after each step, how many spans it holds and all of them by rank."""
@@ -97,7 +102,7 @@ def fill(replay: Replay, start: jax.Array, steps: Steps) -> tuple[Replay, tuple[
     def one(replay: Replay, row: tuple[jax.Array, Steps]) -> tuple[Replay, tuple[jax.Array, Span]]:
         t, now = row
         step = TimeStep(view(t, 1), now.reward, now.terminated, now.truncated)
-        replay = replay.add(t, view(t, 0), now.choice, now.played, step)
+        replay = replay.add(t, view(t, 0), played_to_the_end(now.choice, now.played), step)
         base, held = replay.window(t + 1)
         end, length = replay.locate(base + jnp.arange(replay.capacity), t + 1)
         return replay, (held, replay.span(end, length, max(replay.lengths), GAMMA))
@@ -272,7 +277,9 @@ def test_a_young_replay_samples_only_what_was_stored() -> None:
     replay = fresh(CAPACITY, ALL)
     for t, played in enumerate((1, 1, 2)):
         step = TimeStep(view(jnp.int32(t), 1), jnp.float32(1), jnp.bool_(False), jnp.bool_(False))
-        replay = replay.add(jnp.int32(t), view(jnp.int32(t), 0), jnp.int32(0), jnp.int32(played), step)
+        replay = replay.add(
+            jnp.int32(t), view(jnp.int32(t), 0), played_to_the_end(jnp.int32(0), jnp.int32(played)), step
+        )
     (steps, _), (spans, _) = sample_both(replay, jax.random.key(3), jnp.int32(3))
     assert set(np.asarray(steps.obs[:, 0]).tolist()) == {0, 1, 2}
     pairs = set(zip(np.asarray(spans.obs[:, 0]).tolist(), np.asarray(spans.next_obs[:, 0]).tolist(), strict=True))

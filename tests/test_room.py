@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tenuto.replay import Replay
-from tenuto.types import Span, TimeStep
+from tenuto.types import Option, Span, TimeStep
 
 
 def lane(tree: Any, i: int) -> Any:
@@ -56,7 +56,7 @@ def feed(replay: Replay, steps: Steps) -> tuple[Replay, Any]:
     def one(replay: Replay, row: tuple[jax.Array, Steps]) -> tuple[Replay, Any]:
         t, now = row
         step = TimeStep(tell(t, 2), now.reward, now.terminated, now.truncated)
-        replay = replay.add(t, tell(t, 1), now.choice, now.played, step)
+        replay = replay.add(t, tell(t, 1), Option(now.choice, now.choice, now.played, now.played), step)
         key = jax.random.fold_in(jax.random.key(1), t)
         drawn = (replay.sample_steps(key, DRAWS, t + 1, GAMMA), replay.sample_spans(key, DRAWS, t + 1, GAMMA))
         return replay, drawn

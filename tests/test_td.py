@@ -88,12 +88,10 @@ def test_first_accepted_keeps_the_first_few_and_no_rejected_one() -> None:
     for share in (0.0, 0.2, 0.5, 1.0):
         for _ in range(10):
             accepted = rng.random(12) < share
-            want, taken = [], 0
-            for yes in accepted:
-                use = bool(yes) and taken < 4
-                taken += use
-                want.append(float(use))
-            assert keep(accepted, 4).tolist() == want
+            want = np.flatnonzero(accepted)[:4]
+            index, weight = keep(accepted, 4)
+            assert index[: len(want)].tolist() == want.tolist()
+            assert weight.tolist() == [1.0] * len(want) + [0.0] * (4 - len(want))
 
 
 # --- target networks -------------------------------------------------------------------------------------------
@@ -274,7 +272,7 @@ def test_bootstrapped_q_gradient_does_not_flow_through_the_goal() -> None:
 def test_bootstrapped_q_value_is_of_the_mean_over_heads() -> None:
     part = BootstrappedQ(hidden=(4,), heads=3)
     q, target = two_nets(part)
-    value = jax.jit(lambda obs: part.value(q, target, obs, ACTIONS))
+    value = jax.jit(lambda obs: part.value(q, target, obs, jax.random.key(0), ACTIONS))
     for span in spans(terminated=False):
         online, judge = (
             np.mean([mlp(member(wide(net), h).layers, plain(span)[5]) for h in range(3)], axis=0) for net in (q, target)

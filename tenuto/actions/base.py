@@ -1,24 +1,35 @@
 """What to do: the contract of an action learner."""
 
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
-from tenuto.spaces import Discrete
+from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
 from tenuto.types import Nets, Span
+
+
+class Lesson(NamedTuple):
+    """One gradient step within an update. Lessons are taken in order: a later one sees what an earlier one changed."""
+
+    loss: Callable[[Nets, Nets, Span, Array, Any], Loss]  # (networks, target networks, span, key, choices)
+    part: str = ""  # the field of the networks that it moves; all of them where it has no name
+    every: int = 1  # updates from one to the next
 
 
 class AbstractAction(eqx.Module):
     """Learns values of choices and picks one. Everything takes one sample; callers vmap.
 
-    `choices` is what the extension policy offers: the environment's actions, or action-length pairs.
+    `choices` is what the extension policy offers: the environment's actions, or a space enlarged by lengths.
     """
 
+    suits: ClassVar[tuple[type[AbstractSpace], ...]]  # the kinds of choices it can pick from
+
     @abstractmethod
-    def init(self, obs_size: int, choices: Discrete, key: Array) -> Nets:
+    def init(self, obs_size: int, choices: Any, key: Array) -> Nets:
         """Fresh networks."""
 
     @abstractmethod
@@ -26,19 +37,23 @@ class AbstractAction(eqx.Module):
         """What the learner remembers through an episode (the head it follows); `()` if nothing."""
 
     @abstractmethod
-    def draw(self, key: Array, choices: Discrete) -> Any:
+    def draw(self, key: Array, choices: Any) -> Any:
         """The randomness of one decision. It is drawn ahead, for thousands of steps in one go, which is cheaper."""
 
     @abstractmethod
     def act(
-        self, nets: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any
+        self, nets: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Any
     ) -> tuple[Array, Bool[Array, ""]]:
         """A choice, and whether it was exploratory."""
 
     @abstractmethod
-    def value(self, nets: Nets, target: Nets, obs: Array, choices: Discrete) -> Float[Array, ""]:
+    def best(self, nets: Nets, obs: Array, drawn: Any, choices: Any) -> Array:
+        """The choice it holds best: what it does when it is judged."""
+
+    @abstractmethod
+    def value(self, nets: Nets, target: Nets, obs: Array, key: Array, choices: Any) -> Float[Array, ""]:
         """V(s'): the one bootstrap of Proposition 1, shared by every loss."""
 
     @abstractmethod
-    def loss(self, nets: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> Loss:
-        """How wrong the value of the span's choice is, for each head."""
+    def lessons(self) -> tuple[Lesson, ...]:
+        """What an update consists of; none where nothing is learned."""

@@ -8,13 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from tenuto import nets, td
-from tenuto.actions.base import AbstractAction
+from tenuto.actions.base import AbstractAction, Lesson
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, Span
 
 
 class BootstrappedQ(AbstractAction):
     """Heads differ by their first weights and, where keep < 1, by the samples they heed."""
+
+    suits = (Discrete,)
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     heads: int = eqx.field(static=True, default=10)
@@ -33,16 +35,23 @@ class BootstrappedQ(AbstractAction):
         return ()
 
     def act(
-        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any
+        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
     ) -> tuple[Array, Bool[Array, ""]]:
         return jnp.argmax(q(obs)[mood]), jnp.bool_(False)
 
-    def value(self, q: Nets, target: Nets, obs: Array, choices: Discrete) -> Float[Array, ""]:
+    def best(self, q: Nets, obs: Array, drawn: Any, choices: Discrete) -> Array:
+        """What the heads hold best on average."""
+        return jnp.argmax(q(obs).mean(0))
+
+    def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:
         """What the heads hold on average: the target that an extension policy learns from."""
         return td.double_q(q(obs).mean(0), target(obs).mean(0))
 
+    def lessons(self) -> tuple[Lesson, ...]:
+        return (Lesson(self.loss),)
+
     def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
-        """Each head has a goal of its own, from its own target head."""
+        """How wrong each head is. Each has a goal of its own, from its own target head."""
         value = jax.vmap(td.double_q)(q(span.next_obs), target(span.next_obs))  # (heads,)
         goal = jax.lax.stop_gradient(span.reward + span.discount * value)
         each = td.error(self.error, q(span.obs)[:, span.choice], goal)

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tenuto import nets, td
-from tenuto.actions.base import AbstractAction
+from tenuto.actions.base import AbstractAction, Lesson
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, Span
 
 
 class DoubleQ(AbstractAction):
+    suits = (Discrete,)
+
     hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     init_weights: str = eqx.field(static=True, default="uniform")
     error: str = eqx.field(static=True, default="huber")
@@ -29,16 +31,23 @@ class DoubleQ(AbstractAction):
         return jax.random.uniform(k_coin), choices.sample(k_choice)
 
     def act(
-        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any
+        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
     ) -> tuple[Array, Bool[Array, ""]]:
         coin, random = drawn
         explored = coin < epsilon
-        return jnp.where(explored, random, jnp.argmax(q(obs))), explored
+        return jnp.where(explored, random, self.best(q, obs, drawn, choices)), explored
 
-    def value(self, q: Nets, target: Nets, obs: Array, choices: Discrete) -> Float[Array, ""]:
+    def best(self, q: Nets, obs: Array, drawn: Any, choices: Discrete) -> Array:
+        return jnp.argmax(q(obs))
+
+    def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:
         return td.double_q(q(obs), target(obs))
 
+    def lessons(self) -> tuple[Lesson, ...]:
+        return (Lesson(self.loss),)
+
     def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
-        goal = span.reward + span.discount * self.value(q, target, span.next_obs, choices)
+        """How wrong the value of the span's choice is."""
+        goal = span.reward + span.discount * self.value(q, target, span.next_obs, key, choices)
         each = td.error(self.error, q(span.obs)[span.choice], jax.lax.stop_gradient(goal))
         return td.Loss(each[None], jnp.ones(1))

@@ -6,16 +6,28 @@ from pathlib import Path
 from tenuto.envs.base import AbstractEnv
 from tenuto.envs.chain import Chain
 from tenuto.envs.lava import MAPS, Lava, read_map
+from tenuto.envs.pendulum import Pendulum
 from tenuto.errors import UserError, unknown
 
-__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "family", "is_file", "make", "read", "short"]
+__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "Pendulum", "family", "is_file", "make", "read", "short"]
 
+PENDULUMS = {"pendulum-v1": False, "pendulum-v0": True}  # name: whether the old angle rule holds
 ENVIRONMENTS = {
     "chain-N": "Chain MDP with N states (N >= 3; the paper: chain-10, chain-30, chain-50, chain-70)",
     "lava-MAP": f"lava gridworld, one of the paper's maps: {', '.join(f'lava-{name}' for name in MAPS)}",
     "lava:FILE": "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
+    "pendulum-v1": "swing-up with continuous torque, as Gymnasium's Pendulum-v1",
+    "pendulum-v0": "the same with the angle rule of Gym's Pendulum-v0, which the paper ran",
 }
-_EXAMPLES = ("chain-10", "chain-30", "chain-50", "chain-70", *(f"lava-{name}" for name in MAPS), "lava:FILE")
+_EXAMPLES = (
+    "chain-10",
+    "chain-30",
+    "chain-50",
+    "chain-70",
+    *(f"lava-{name}" for name in MAPS),
+    "lava:FILE",
+    *PENDULUMS,
+)
 
 
 def family(name: str) -> str:
@@ -24,6 +36,8 @@ def family(name: str) -> str:
         return "chain"
     if is_file(name) or (name.startswith("lava-") and name.removeprefix("lava-") in MAPS):
         return "lava"
+    if name in PENDULUMS:
+        return "pendulum"
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
         raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")
@@ -57,4 +71,6 @@ def make(name: str) -> AbstractEnv:
     """The environment of this name."""
     if family(name) == "chain":
         return Chain(int(name.removeprefix("chain-")))
+    if name in PENDULUMS:
+        return Pendulum(PENDULUMS[name])
     return Lava(read(name) if is_file(name) else MAPS[name.removeprefix("lava-")])

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Int
 
-from tenuto.spaces import Discrete
+from tenuto.spaces import AbstractSpace
 from tenuto.types import TimeStep
 
 
@@ -15,7 +15,7 @@ class AbstractEnv(eqx.Module):
 
     @property
     @abstractmethod
-    def actions(self) -> Discrete:
+    def actions(self) -> AbstractSpace:
         """What the environment takes."""
 
     @property

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from functools import partial
 
-from tenuto.agents import CATALOGUE
+from tenuto.agents import able
 from tenuto.experiments.entry import Entry, Experiment, Source
 from tenuto.jobs import Job
 from tenuto.report import published
 from tenuto.settings.chain import EPISODES, SETTINGS
+from tenuto.spaces import Discrete
 
 PARTS = {
     "main": "Table 1 (tab:nchain_auc): ez-greedy, temporl and ute, with ddqn beside them",
@@ -16,7 +17,7 @@ PARTS = {
     "max-length": "learning curves for J = 10, 20, 30 (fig:ncahin_performance_all; long: 5,000 episodes at N = 70)",
 }
 MAIN_AGENTS = ("ez-greedy", "temporl", "ute", "ddqn")
-OTHER_AGENTS = tuple(name for name in CATALOGUE if name not in MAIN_AGENTS)
+OTHER_AGENTS = tuple(name for name in able(Discrete(2)) if name not in MAIN_AGENTS)
 MUS = (1.25, 1.5, 2.0, 2.5, 3.0)
 LAMS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 MAX_LENGTHS = (10, 20, 30)

@@ -5,7 +5,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tenuto.agents import CATALOGUE
+from tenuto.agents import able
 from tenuto.envs import Lava
 from tenuto.envs.lava import MAPS
 from tenuto.experiments import measures
@@ -13,6 +13,7 @@ from tenuto.experiments.entry import Entry, Experiment, Source
 from tenuto.jobs import Job
 from tenuto.report import figures, published
 from tenuto.settings.lava import EPISODES, SETTINGS
+from tenuto.spaces import Discrete
 
 PARTS = {
     "main": "Table 2 (tab:gid_result): ddqn, temporl, ez-greedy and ute on Bridge and ZigZag; coverage and lengths",
@@ -31,7 +32,7 @@ TITLES = {
     "calibration": "Lava gridworlds, UTE: does the ensemble's spread tell its error? (not in the paper)",
 }
 MAIN_AGENTS = ("ddqn", "temporl", "ez-greedy", "ute")
-OTHER_AGENTS = tuple(name for name in CATALOGUE if name not in MAIN_AGENTS)
+OTHER_AGENTS = tuple(name for name in able(Discrete(4)) if name not in MAIN_AGENTS)
 MAIN_MAPS = ("bridge", "zigzag")
 SCHEDULES = ("linear", "log", "fixed")
 MUS = (1.25, 1.5, 2.0, 2.5, 3.0)

@@ -4,9 +4,11 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from tenuto.spaces import Discrete
+from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
 from tenuto.types import Nets, Span
 
@@ -34,12 +36,21 @@ class AbstractExtension(eqx.Module):
     def lengths(self) -> tuple[int, ...]:
         """The span lengths that replay must be able to address; (1,) where plain steps are enough."""
 
+    @property
+    def only_whole(self) -> bool:
+        """Whether only whole options are evidence, not the shorter spans within them."""
+        return False
+
+    def suits(self, actions: AbstractSpace) -> bool:
+        """Whether actions of this kind can be held by it."""
+        return True
+
     @abstractmethod
-    def choices(self, actions: Discrete) -> Discrete:
+    def choices(self, actions: Any) -> AbstractSpace:
         """What the action learner picks from: the actions, or a space enlarged by lengths."""
 
     @abstractmethod
-    def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:
+    def credit(self, choice: Array, length: Int[Array, ""], actions: Any) -> Array:
         """The choice whose value a span of this length, begun by this choice, is evidence for."""
 
     @abstractmethod
@@ -47,7 +58,7 @@ class AbstractExtension(eqx.Module):
         """The randomness of one decision, drawn ahead (see `AbstractAction.draw`); `()` if none."""
 
     @abstractmethod
-    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Any) -> tuple[Array, Int[Array, ""]]:
         """The action that a choice means, and for how many steps to hold it."""
 
 
@@ -55,23 +66,43 @@ class AbstractLearnedExtension(AbstractExtension):
     """An extension policy with option values of its own, learned from every span of the agent's choices."""
 
     @property
+    @abstractmethod
+    def epsilon_greedy(self) -> bool:
+        """Whether a choice is held for a random length with the plan's probability epsilon."""
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         return tuple(range(1, self.max_length + 1))
 
-    def choices(self, actions: Discrete) -> Discrete:
+    def choices(self, actions: AbstractSpace) -> AbstractSpace:
         return actions
 
-    def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:
+    def credit(self, choice: Array, length: Int[Array, ""], actions: AbstractSpace) -> Array:
         return choice
 
+    def draw(self, key: Array) -> Any:
+        if not self.epsilon_greedy:
+            return ()
+        k_coin, k_length = jax.random.split(key)
+        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), 1, self.max_length + 1)
+
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
+        length = self.best(nets, now.obs, choice, now.lam, actions)
+        if self.epsilon_greedy:
+            coin, random = now.drawn
+            length = jnp.where(coin < now.epsilon, random, length)
+        return choice, length
+
     @abstractmethod
-    def init(self, obs_size: int, actions: Discrete, key: Array) -> Nets:
+    def init(self, obs_size: int, actions: AbstractSpace, key: Array) -> Nets:
         """Fresh networks."""
 
     @abstractmethod
-    def best(self, nets: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
+    def best(
+        self, nets: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
+    ) -> Int[Array, ""]:
         """The length the policy holds best, without exploration."""
 
     @abstractmethod
-    def loss(self, nets: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: Discrete) -> Loss:
+    def loss(self, nets: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> Loss:
         """How wrong the value of the span's option is, for each head; `goal` is the shared target."""

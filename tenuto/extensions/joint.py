@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 
 from tenuto.errors import UserError
 from tenuto.extensions.base import AbstractExtension, Situation
-from tenuto.spaces import Discrete
+from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import Nets
 
 
@@ -35,19 +35,28 @@ class Joint(AbstractExtension):
     def lengths(self) -> tuple[int, ...]:
         return self.offered
 
-    def choices(self, actions: Discrete) -> Discrete:
-        return Discrete(actions.n * len(self.offered))
+    def suits(self, actions: AbstractSpace) -> bool:
+        return isinstance(actions, Discrete) or len(self.offered) == 1
+
+    def choices(self, actions: AbstractSpace) -> AbstractSpace:
+        if isinstance(actions, Discrete):
+            return Discrete(actions.n * len(self.offered))
+        return actions
 
     def draw(self, key: Array) -> Any:
         return ()
 
-    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
+        if not isinstance(actions, Discrete):
+            return choice, jnp.int32(self.max_length)
         return choice % actions.n, jnp.asarray(self.offered)[choice // actions.n]
 
-    def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:
+    def credit(self, choice: Array, length: Int[Array, ""], actions: AbstractSpace) -> Array:
         """The shortest offered option that the span could be the whole of.
 
         A part of a long option is a whole shorter one; a span cut by the episode's end stands for a longer one.
         """
+        if not isinstance(actions, Discrete):
+            return choice
         rank = jnp.searchsorted(jnp.asarray(self.offered), length)
         return choice % actions.n + actions.n * rank

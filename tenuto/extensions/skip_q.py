@@ -1,15 +1,12 @@
 """TempoRL (Biedenkapp et al., 2021): a second Q over lengths, given state and action, epsilon-greedy too."""
 
-from typing import Any
-
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
-from tenuto.extensions.base import AbstractLearnedExtension, Situation
-from tenuto.spaces import Discrete
+from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.spaces import AbstractSpace
 from tenuto.types import Nets, Span
 
 
@@ -21,8 +18,9 @@ class SkipQ(AbstractLearnedExtension):
     embed: int = eqx.field(static=True, default=10)
     after: tuple[int, ...] = eqx.field(static=True, default=())
     error: str = eqx.field(static=True, default="huber")
+    epsilon_greedy: bool = eqx.field(static=True, default=True)
 
-    def init(self, obs_size: int, actions: Discrete, key: Array) -> Nets:
+    def init(self, obs_size: int, actions: AbstractSpace, key: Array) -> Nets:
         return nets.OptionNet(
             obs_size,
             actions.code_size,
@@ -33,18 +31,11 @@ class SkipQ(AbstractLearnedExtension):
             after=self.after,
         )
 
-    def draw(self, key: Array) -> Any:
-        k_coin, k_length = jax.random.split(key)
-        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), 1, self.max_length + 1)
-
-    def extend(self, net: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
-        coin, random = now.drawn
-        greedy = self.best(net, now.obs, choice, now.lam, actions)
-        return choice, jnp.where(coin < now.epsilon, random, greedy)
-
-    def best(self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
+    def best(
+        self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
+    ) -> Int[Array, ""]:
         return 1 + jnp.argmax(net(obs, actions.encode(choice)))
 
-    def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: Discrete) -> td.Loss:
+    def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         value = net(span.obs, actions.encode(span.choice))[span.length - 1]
         return td.Loss(td.error(self.error, value, goal)[None], jnp.ones(1))

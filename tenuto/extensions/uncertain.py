@@ -1,19 +1,17 @@
 """UTE (Lee et al., AAAI 2024): the length that maximises mean + λ·std over an ensemble of option values."""
 
-from typing import Any
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
-from tenuto.extensions.base import AbstractLearnedExtension, Situation
-from tenuto.spaces import Discrete
+from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.spaces import AbstractSpace
 from tenuto.types import Nets, Span
 
 
 class Uncertain(AbstractLearnedExtension):
-    """B networks of option values, all trained towards the same target; never epsilon-random.
+    """B networks of option values, all trained towards the same target; as published never epsilon-random.
 
     λ > 0 favours lengths the heads disagree on (bold), λ < 0 avoids them (cautious).
     """
@@ -25,32 +23,26 @@ class Uncertain(AbstractLearnedExtension):
     after: tuple[int, ...] = eqx.field(static=True, default=(26, 26))
     error: str = eqx.field(static=True, default="huber")
     keep: float = eqx.field(static=True, default=0.5)  # probability that a head heeds a sample
+    shared: tuple[int, ...] = eqx.field(static=True, default=())  # hidden layers of all heads, in place of own ones
+    epsilon_greedy: bool = eqx.field(static=True, default=False)
 
-    def init(self, obs_size: int, actions: Discrete, key: Array) -> Nets:
+    def init(self, obs_size: int, actions: AbstractSpace, key: Array) -> Nets:
+        code_size, J = actions.code_size, self.max_length
+        if self.shared:
+            return nets.SharedTrunk(obs_size, code_size, J, self.heads, key, shared=self.shared)
+
         def make(k: Array) -> nets.OptionNet:
-            return nets.OptionNet(
-                obs_size,
-                actions.code_size,
-                self.max_length,
-                k,
-                before=self.before,
-                embed=self.embed,
-                after=self.after,
-            )
+            return nets.OptionNet(obs_size, code_size, J, k, before=self.before, embed=self.embed, after=self.after)
 
         return nets.Ensemble(make, self.heads, key)
 
-    def draw(self, key: Array) -> Any:
-        return ()
-
-    def extend(self, net: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
-        return choice, self.best(net, now.obs, choice, now.lam, actions)
-
-    def best(self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: Discrete) -> Int[Array, ""]:
+    def best(
+        self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
+    ) -> Int[Array, ""]:
         values = net(obs, actions.encode(choice))  # (B, J)
         return 1 + jnp.argmax(values.mean(0) + lam * values.std(0))
 
-    def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: Discrete) -> td.Loss:
+    def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         values = net(span.obs, actions.encode(span.choice))[:, span.length - 1]  # (B,)
         mask = td.bootstrap_mask(key, self.keep, self.heads)
         return td.Loss(td.error(self.error, values, goal), mask)

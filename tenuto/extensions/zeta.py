@@ -9,7 +9,7 @@ from jaxtyping import Array, Int
 
 from tenuto.errors import UserError
 from tenuto.extensions.base import AbstractExtension, Situation
-from tenuto.spaces import Discrete
+from tenuto.spaces import AbstractSpace
 from tenuto.types import Nets
 
 
@@ -38,10 +38,10 @@ class Zeta(AbstractExtension):
     def lengths(self) -> tuple[int, ...]:
         return (1,)
 
-    def choices(self, actions: Discrete) -> Discrete:
+    def choices(self, actions: AbstractSpace) -> AbstractSpace:
         return actions
 
-    def credit(self, choice: Array, length: Int[Array, ""], actions: Discrete) -> Array:
+    def credit(self, choice: Array, length: Int[Array, ""], actions: AbstractSpace) -> Array:
         return choice
 
     def draw(self, key: Array) -> Any:
@@ -50,5 +50,5 @@ class Zeta(AbstractExtension):
         n = 1 + (jax.random.uniform(key) >= jnp.cumsum(mass)).sum()
         return n + self.extra
 
-    def extend(self, nets: Nets, choice: Array, now: Situation, actions: Discrete) -> tuple[Array, Int[Array, ""]]:
+    def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
         return choice, jnp.where(now.explored, now.drawn, 1)

@@ -4,12 +4,14 @@ import dataclasses
 from types import ModuleType
 
 from tenuto import envs
+from tenuto.agents import able, named
+from tenuto.errors import UserError
 from tenuto.loop import Task
-from tenuto.settings import chain, lava
+from tenuto.settings import chain, lava, pendulum
 
-__all__ = ["FAMILIES", "assemble", "assemble_on", "chain", "family_of", "lava"]
+__all__ = ["FAMILIES", "assemble", "assemble_on", "chain", "family_of", "lava", "pendulum"]
 
-FAMILIES = {"chain": chain, "lava": lava}
+FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum}
 
 
 def family_of(env: str) -> ModuleType:
@@ -27,6 +29,9 @@ def assemble_on(
 ) -> Task:
     """The same on an environment of this family that is already there."""
     episodes = episodes or family.EPISODES
+    if not named(agent).suits(env.actions):
+        can = ", ".join(able(env.actions))
+        raise UserError(f"agent '{agent}' cannot act here: the environment has {env.actions.words}; these can: {can}")
     task = family.assemble(agent, env, setting, schedule or next(iter(family.SCHEDULES)), episodes)
     # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
     most_steps = episodes * env.longest_episode()

@@ -11,6 +11,7 @@ from tenuto.schedules import linear
 from tenuto.settings.row import Row
 
 EPISODES = 1000
+EVALUATION = (0, 10)  # none unless asked for
 SCHEDULES = {"linear": "ε falls in equal decrements from 1 to 0.001"}
 SETTINGS = {
     "released": "what the authors' code ran, without its bugs (docs/fidelity.md)",

@@ -13,6 +13,7 @@ from tenuto.schedules import Schedule, fixed, linear, logarithmic
 from tenuto.settings.row import Row
 
 EPISODES = 3000
+EVALUATION = (0, 10)  # none unless asked for
 SETTINGS = {
     "released": "what the authors' code ran: ε starts at 0.1 (docs/fidelity.md)",
     "text": "the paper's words and table (tab:gird_hyperparams): ε starts at 1.0, n-step targets, masked heads",

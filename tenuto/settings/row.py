@@ -27,7 +27,7 @@ class Row:
             return dataclasses.replace(part, **fields.get(type(part), {}))
 
         steered = isinstance(agent.extension, Uncertain) and isinstance(agent.lam, Constant)
-        lam = Constant(self.lam) if self.lam is not None and steered else agent.lam
+        lam = Constant(self.lam) if self.lam is not None and steered else fit(agent.lam)
         return Agent(fit(agent.action), fit(agent.extension), lam, agent.n_step and self.n_step)
 
     def make_plan(self, **more: Any) -> Plan:

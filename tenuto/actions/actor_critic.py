@@ -1,0 +1,43 @@
+"""What all actor-critics share: critics that judge an actor's choices."""
+
+from abc import abstractmethod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from tenuto import nets, td
+from tenuto.actions.base import AbstractAction
+from tenuto.spaces import AbstractContinuous
+from tenuto.types import Nets, Span
+
+
+class AbstractActorCritic(AbstractAction):
+    """Its networks have a part `critic`; the least of the critics' values is believed."""
+
+    @property
+    @abstractmethod
+    def hidden(self) -> tuple[int, ...]:
+        """Sizes of the hidden layers of each network."""
+
+    @property
+    @abstractmethod
+    def critics(self) -> int:
+        """How many critics there are."""
+
+    def new_episode(self, key: Array) -> Any:
+        return ()
+
+    def draw(self, key: Array, choices: AbstractContinuous) -> Any:
+        return jax.random.normal(key, (choices.outputs,))
+
+    def make_critics(self, obs_size: int, choices: AbstractContinuous, key: Array) -> nets.Ensemble:
+        sizes = (obs_size + choices.code_size, *self.hidden, 1)
+        return nets.Ensemble(lambda k: nets.MLP(sizes, k), self.critics, key)
+
+    def critic_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
+        """How wrong each critic is about the span's choice."""
+        goal = span.reward + span.discount * self.value(n, target, span.next_obs, key, choices)
+        judged = n.critic(span.obs, choices.encode(span.choice))[:, 0]
+        return td.Loss(td.error("squared", judged, jax.lax.stop_gradient(goal)), jnp.ones(self.critics))

@@ -1,0 +1,70 @@
+"""DDPG (Lillicrap et al., 2016) and TD3 (Fujimoto et al., 2018): an actor aims, a critic judges, noise explores."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tenuto import nets, td
+from tenuto.actions.actor_critic import AbstractActorCritic
+from tenuto.actions.base import Lesson
+from tenuto.spaces import AbstractContinuous
+from tenuto.types import Nets, Span
+
+FARTHEST = 0.5  # that smoothing moves a target action, in half-widths
+
+
+class ActorCritic(NamedTuple):
+    actor: nets.MLP
+    critic: nets.Ensemble
+
+
+class DDPG(AbstractActorCritic):
+    """A deterministic actor. TD3 is the same with two critics, smoothed target actions and a slower actor."""
+
+    suits = (AbstractContinuous,)
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(400, 300))
+    noise: float = 0.1  # standard deviation of exploration, in half-widths of the action space
+    critics: int = eqx.field(static=True, default=1)  # the least of their values is believed
+    smoothing: float = eqx.field(static=True, default=0.0)  # standard deviation of the noise on target actions
+    delay: int = eqx.field(static=True, default=1)  # updates of the critics for one of the actor
+
+    def init(self, obs_size: int, choices: AbstractContinuous, key: Array) -> ActorCritic:
+        k_actor, k_critic = jax.random.split(key)
+        return ActorCritic(
+            actor=nets.MLP((obs_size, *self.hidden, choices.outputs), k_actor),
+            critic=self.make_critics(obs_size, choices, k_critic),
+        )
+
+    def act(
+        self, n: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: AbstractContinuous
+    ) -> tuple[Array, Bool[Array, ""]]:
+        """Every choice is a little off, so none is called exploratory."""
+        return choices.disturb(self.best(n, obs, drawn, choices), self.noise * drawn), jnp.bool_(False)
+
+    def best(self, n: Nets, obs: Array, drawn: Any, choices: AbstractContinuous) -> Array:
+        return choices.aim(n.actor(obs))
+
+    def value(self, n: Nets, target: Nets, obs: Array, key: Array, choices: AbstractContinuous) -> Float[Array, ""]:
+        """What the target critics say of the target actor's choice, which TD3 smooths."""
+        choice = choices.aim(target.actor(obs))
+        if self.smoothing:
+            noise = self.smoothing * jax.random.normal(key, (choices.outputs,))
+            choice = choices.disturb(choice, jnp.clip(noise, -FARTHEST, FARTHEST))
+        return target.critic(obs, choices.encode(choice)).min()
+
+    def lessons(self) -> tuple[Lesson, ...]:
+        return Lesson(self.critic_loss, "critic"), Lesson(self.actor_loss, "actor", self.delay)
+
+    def actor_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
+        """The first critic's opinion of what the actor would do, to be raised."""
+        choice = choices.encode(choices.aim(n.actor(span.obs)))
+        return td.Loss(-n.critic(span.obs, choice)[0], jnp.ones(1))
+
+
+def TD3(hidden: tuple[int, ...] = (400, 300), noise: float = 0.1) -> DDPG:  # noqa: N802 (an agent's name)
+    """DDPG with TD3's three remedies against overestimated values."""
+    return DDPG(hidden, noise, critics=2, smoothing=0.2, delay=2)

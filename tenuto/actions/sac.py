@@ -1,0 +1,86 @@
+"""SAC (Haarnoja et al., 2018): a random actor that is paid for its entropy, at a price that adapts."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tenuto import nets, td
+from tenuto.actions.actor_critic import AbstractActorCritic
+from tenuto.actions.base import Lesson
+from tenuto.spaces import Box
+from tenuto.types import Nets, Span
+
+LOG_STD = (-20.0, 2.0)  # least and most
+
+
+class SoftActorCritic(NamedTuple):
+    actor: nets.MLP
+    critic: nets.Ensemble
+    log_price: Float[Array, ""]  # of entropy; its exponential is known as the temperature alpha
+
+
+class SAC(AbstractActorCritic):
+    """The actor's outputs are a normal distribution, which `Box.aim` bends into the box.
+
+    Entropy is counted in the box scaled to -1..1, and aimed at minus one per action number (the authors' rule).
+    """
+
+    suits = (Box,)
+
+    hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
+    critics: int = eqx.field(static=True, default=2)
+
+    def init(self, obs_size: int, choices: Box, key: Array) -> SoftActorCritic:
+        k_actor, k_critic = jax.random.split(key)
+        return SoftActorCritic(
+            actor=nets.MLP((obs_size, *self.hidden, 2 * choices.outputs), k_actor),
+            critic=self.make_critics(obs_size, choices, k_critic),
+            log_price=jnp.float32(0),
+        )
+
+    def act(
+        self, n: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Box
+    ) -> tuple[Array, Bool[Array, ""]]:
+        mean, std = self.distribution(n, obs)
+        return choices.aim(mean + std * drawn), jnp.bool_(False)
+
+    def best(self, n: Nets, obs: Array, drawn: Any, choices: Box) -> Array:
+        return choices.aim(self.distribution(n, obs)[0])
+
+    def distribution(self, n: Nets, obs: Array) -> tuple[Float[Array, " outputs"], Float[Array, " outputs"]]:
+        """Mean and standard deviation of the actor's outputs."""
+        mean, log_std = jnp.split(n.actor(obs), 2)
+        return mean, jnp.exp(jnp.clip(log_std, *LOG_STD))
+
+    def try_out(self, n: Nets, obs: Array, key: Array, choices: Box) -> tuple[Array, Float[Array, ""]]:
+        """A random choice as a network reads it, and the logarithm of its density."""
+        mean, std = self.distribution(n, obs)
+        raw = mean + std * jax.random.normal(key, mean.shape)
+        density = jax.scipy.stats.norm.logpdf(raw, mean, std)
+        bending = 2 * (jnp.log(2.0) - raw - jax.nn.softplus(-2 * raw))  # log(1 - tanh²), also where tanh is nearly 1
+        return choices.encode(choices.aim(raw)), (density - bending).sum()
+
+    def value(self, n: Nets, target: Nets, obs: Array, key: Array, choices: Box) -> Float[Array, ""]:
+        """What the target critics say of a random choice, and the price of its surprise."""
+        choice, density = self.try_out(n, obs, key, choices)
+        return target.critic(obs, choice).min() - jnp.exp(n.log_price) * density
+
+    def lessons(self) -> tuple[Lesson, ...]:
+        return (
+            Lesson(self.critic_loss, "critic"),
+            Lesson(self.actor_loss, "actor"),
+            Lesson(self.price_loss, "log_price"),
+        )
+
+    def actor_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
+        """The more cautious critic's opinion of a random choice, with the price of its surprise, to be raised."""
+        choice, density = self.try_out(n, span.obs, key, choices)
+        return td.Loss((jnp.exp(n.log_price) * density - n.critic(span.obs, choice).min())[None], jnp.ones(1))
+
+    def price_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
+        """The price rises while there is too little entropy."""
+        _, density = self.try_out(n, span.obs, key, choices)
+        return td.Loss((-n.log_price * (density - choices.outputs))[None], jnp.ones(1))

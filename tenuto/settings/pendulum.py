@@ -1,0 +1,65 @@
+"""Pendulum: the settings `text` (the paper's words) and `released` (what the authors' code ran, without its bugs)."""
+
+from tenuto.actions import DDPG, SAC
+from tenuto.agents import named
+from tenuto.bandit import PAPER_ARMS, SlidingWindowUCB
+from tenuto.envs import AbstractEnv, Pendulum
+from tenuto.errors import unknown
+from tenuto.extensions import SkipQ, Uncertain
+from tenuto.loop import Task
+from tenuto.plan import Polyak
+from tenuto.schedules import fixed
+from tenuto.settings.row import Row
+
+EPISODES = 150  # of 200 steps each: the paper's 30,000
+EVALUATION = (250, 10)  # steps from one to the next, and episodes of each
+SETTINGS = {
+    "released": "what the authors' code ran, without its bugs: UTE's lengths are ε-random too (docs/fidelity.md)",
+    "text": "the paper's words: no ε for UTE, masked heads, the bandit of its appendix",
+}
+SCHEDULES = {"fixed": "lengths are random with probability ε = 0.1 throughout; actions explore by noise"}
+EPSILON = 0.1
+
+# Networks and optimiser are the same in paper and code. What differs is numbered in docs/fidelity.md.
+HIDDEN = (400, 300)
+OPTIONS = {"before": (), "embed": 0, "after": HIDDEN, "error": "squared"}
+PLAN = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 256, "capacity": 1_000_000, "warmup": 1000, "learn_every": 1}
+
+
+def row(keep: float, epsilon_greedy: bool, bandit: dict[str, object]) -> Row:
+    return Row(
+        parts={
+            DDPG: {"hidden": HIDDEN, "noise": 0.1},
+            SAC: {"hidden": HIDDEN},
+            SkipQ: OPTIONS,
+            Uncertain: {"shared": HIDDEN, "error": "huber", "keep": keep, "epsilon_greedy": epsilon_greedy},
+            SlidingWindowUCB: bandit,
+        },
+        plan=PLAN,
+    )
+
+
+TEXT = row(keep=0.5, epsilon_greedy=False, bandit={"arms": PAPER_ARMS, "window": 200, "epsilon": 0.2, "beta": 1.0})
+RELEASED = row(
+    keep=1.0,
+    epsilon_greedy=True,
+    bandit={"arms": (-2.5, -1.5, -1.0, -0.5, 0.0, 0.5), "window": 500, "epsilon": 0.1, "beta": 0.5},
+)
+ROWS = {"text": TEXT, "released": RELEASED}
+
+
+def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes: int) -> Task:
+    """An agent of the catalogue, ready to learn on the pendulum: one update per step after 1,000 random steps."""
+    assert isinstance(env, Pendulum)
+    if setting not in SETTINGS:
+        raise unknown("setting", setting, SETTINGS)
+    if schedule not in SCHEDULES:
+        raise unknown("schedule", schedule, SCHEDULES, "the pendulum has only this one")
+    whole = named(agent)
+    delay = whole.action.delay if isinstance(whole.action, DDPG) else 1  # TD3's targets wait for its actor
+    plan = ROWS[setting].make_plan(
+        epsilon=fixed(EPSILON),
+        target=Polyak(0.005, delay),
+        extension_batch=512 if isinstance(whole.extension, Uncertain) else 256,
+    )
+    return Task(ROWS[setting].adjust(whole, {}), env, plan)
