@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column, Table
 
 import tenuto
-from tenuto.commands import Command, List, ReproduceChain, ReproduceFlags, Resume, Train, separated
+from tenuto.commands import Command, List, ReproduceChain, ReproduceFlags, ReproducePendulum, Resume, Train, separated
 
 if TYPE_CHECKING:
     from tenuto.jobs import Job
@@ -62,7 +62,10 @@ def run(words: list[str]) -> int:
         elif isinstance(command, Resume):
             resume(command)
         elif isinstance(command.experiment, ReproduceChain):
-            reproduce("chain", command.experiment, [(n,) for n in command.experiment.lengths], words)
+            reproduce("chain", command.experiment, numbers("lengths", command.experiment.lengths), words)
+        elif isinstance(command.experiment, ReproducePendulum):
+            wanted = numbers("max-lengths", command.experiment.max_lengths)
+            reproduce("pendulum", command.experiment, wanted, words)
         else:
             reproduce("gridworlds", command.experiment, [()], words)
     except UserError as problem:
@@ -168,11 +171,15 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report import pictures
 
     env = job.environment(job.envs[0])
-    scores = np.asarray([lane["auc"] for lane in summary["lanes"]])
+    judged = job.evaluate_every and all(lane["evaluation"] is not None for lane in summary["lanes"])
+    scores = np.asarray([lane["evaluation" if judged else "auc"] for lane in summary["lanes"]])
+    caption = f"mean training return, {env.worst_return:g} counted as 0 and {env.best_return:g} as 1"
+    if judged:
+        caption = f"mean over the last third of training, {job.evaluation_episodes} episodes an evaluation"
     table = Table(
-        title=f"{job.label}, setting {job.setting}: normalised AUC",
+        title=f"{job.label}, setting {job.setting}: {'return without exploration' if judged else 'normalised AUC'}",
         title_justify="left",
-        caption=f"mean training return, {env.worst_return:g} counted as 0 and {env.best_return:g} as 1",
+        caption=caption,
         caption_justify="left",
     )
     for name in ("", "mean", "95% interval", "sd", "seeds"):
@@ -186,7 +193,6 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
 
 
 def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:
-    from tenuto.errors import UserError
     from tenuto.experiments import EXPERIMENTS
     from tenuto.experiments import reproduce as work
     from tenuto.jobs import Job
@@ -196,8 +202,6 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
     experiment = EXPERIMENTS[name]
     work.check_names("setting", command.setting, experiment.settings)
     work.check_names("parts", command.parts, experiment.parts)
-    if not items:
-        raise UserError("--lengths was given no value: the paper has 10 30 50 70")
     episodes = experiment.episodes // 10 if command.quick else experiment.episodes
     asked = [(setting, part, *item) for setting in command.setting for part in command.parts for item in items]
     todo = work.distinct_jobs(work.entries_of(experiment, asked, command.seeds, episodes))
@@ -238,6 +242,15 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
     if command.quick:
         console.print(f"[yellow]{QUICK}[/]")
     say(f"Written to {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
+
+
+def numbers(flag: str, given: list[int]) -> list[tuple[int, ...]]:
+    """A list of whole numbers that set jobs apart, each once."""
+    from tenuto.errors import UserError
+
+    if not given:
+        raise UserError(f"--{flag} was given no value: name at least one, or leave it out")
+    return [(number,) for number in dict.fromkeys(given)]
 
 
 def complain(problem: str) -> None:

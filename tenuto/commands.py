@@ -8,7 +8,7 @@ import tyro
 
 LISTS = (  # flags that take several values, none of which has a comma in it
     *("--lam", "--mu", "--gamma", "--learning-rate", "--epsilon-horizon", "--schedule"),
-    *("--setting", "--parts", "--lengths"),
+    *("--setting", "--parts", "--lengths", "--max-lengths"),
 )
 
 
@@ -47,7 +47,8 @@ class Train:
     schedule: list[str] | None = None
     """How ε falls, on lava maps: log (the default), linear, fixed."""
     lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava."""
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava. An
+    adaptive agent picks it per episode, unless it is given here."""
     mu: list[float] | None = None
     """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
     gamma: list[float] | None = None
@@ -125,6 +126,23 @@ class ReproduceGridworlds(ReproduceFlags):
 
 
 @dataclasses.dataclass
+class ReproducePendulum(ReproduceFlags):
+    """Pendulum: the paper's table and figure for continuous actions, with decisions per episode.
+
+    Parts: main (ddpg, figar, temporl-ddpg, ute-ddpg), learners (td3 and sac, alone and with UTE), lambdas (ute-ddpg
+    with fixed λ). Each step of a lane is an update of networks with 122,000 weights each: on a GPU the whole is a
+    matter of minutes, on two CPU cores of a day (--max-lengths 1 4 --seeds 3 is a first look).
+
+    Example: tenuto reproduce pendulum --out runs/pendulum
+    """
+
+    parts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
+    """What to make; see above."""
+    max_lengths: list[int] = dataclasses.field(default_factory=lambda: [1, 2, 4, 6, 8])
+    """Greatest lengths J; 1 is the action learner alone."""
+
+
+@dataclasses.dataclass
 class Reproduce:
     """Make tables and figures of the paper anew, its numbers beside ours.
 
@@ -137,6 +155,7 @@ class Reproduce:
     experiment: (
         Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]
         | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
+        | Annotated[ReproducePendulum, tyro.conf.subcommand("pendulum", prefix_name=False)]
     )
 
 

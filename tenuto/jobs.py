@@ -220,8 +220,8 @@ class Job:
         """The task with one scalar changed."""
         agent, plan = task.agent, task.plan
         if name == "lam":
-            if not (isinstance(agent.extension, Uncertain) and isinstance(agent.lam, Constant)):
-                raise UserError(f"agent '{self.agent}' takes no --lam: only ute, ute-1step and full-ensemble do")
+            if not isinstance(agent.extension, Uncertain):
+                raise UserError(f"agent '{self.agent}' takes no --lam: only agents with UTE's ensemble do, such as ute")
             return dataclasses.replace(task, agent=dataclasses.replace(agent, lam=Constant(value)))
         if name == "mu":
             if not isinstance(agent.extension, Zeta):

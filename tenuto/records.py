@@ -82,11 +82,13 @@ class Records:
         now["evaluated"] = np.append(now["evaluated"], np.int32(t))
 
     def last_third(self, name: str) -> np.ndarray:
-        """Each lane's mean per episode over the evaluations in the last third of training; NaN where there are none."""
-        clock = self["evaluated"]
+        """Each lane's mean over the evaluations in the last third of training, per episode; NaN where there are none.
+        `name` is returns, steps, decisions or lam."""
+        clock, values = self["evaluated"], self[f"evaluation_{name}"]
         if not len(clock):
-            return np.full(len(self["count"]), np.nan)
-        return self[f"evaluation_{name}"][:, clock > clock[-1] * 2 / 3].mean((1, 2), dtype=np.float64)
+            return np.full(len(values), np.nan)
+        late = values[:, clock > clock[-1] * 2 / 3]
+        return late.reshape(len(late), -1).mean(1, dtype=np.float64)
 
 
 def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:

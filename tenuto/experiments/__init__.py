@@ -1,5 +1,7 @@
 """Experiments of the paper: which jobs make which table and figure."""
 
-from tenuto.experiments import chain, gridworlds
+from tenuto.experiments import chain, gridworlds, pendulum
 
-EXPERIMENTS = {experiment.name: experiment for experiment in (chain.EXPERIMENT, gridworlds.EXPERIMENT)}
+EXPERIMENTS = {
+    experiment.name: experiment for experiment in (chain.EXPERIMENT, gridworlds.EXPERIMENT, pendulum.EXPERIMENT)
+}

@@ -30,6 +30,7 @@ class Entry(NamedTuple):
     published: float | None
     source: Source
     measure: str = "auc"  # of `measures.MEASURES`: what is taken from each lane
+    published_sd: float | None = None
 
     @property
     def setting(self) -> str:

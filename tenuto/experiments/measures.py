@@ -11,6 +11,7 @@ from tenuto.envs import Lava
 from tenuto.experiments.entry import Source
 from tenuto.jobs import Job
 from tenuto.records import Records
+from tenuto.report import figures
 
 
 def folder_of(source: Source, folder: Path) -> Path:
@@ -54,6 +55,32 @@ def steps_per_decision(source: Source, folder: Path) -> np.ndarray:
     return kept_of(source, folder, "steps").sum(1) / kept_of(source, folder, "decisions").sum(1)
 
 
+def evaluation_return(source: Source, folder: Path) -> np.ndarray:
+    """Each lane's mean return without exploration, over the last third of its training."""
+    return _last_third(source, folder, "returns")
+
+
+def decisions_per_episode(source: Source, folder: Path) -> np.ndarray:
+    """How often each lane decided anew in an evaluation episode, over the last third of its training."""
+    return _last_third(source, folder, "decisions")
+
+
+def judged_lambda(source: Source, folder: Path) -> np.ndarray:
+    """The lambda each lane was judged by, over the last third of its training."""
+    return _last_third(source, folder, "lam")
+
+
+def _last_third(source: Source, folder: Path, name: str) -> np.ndarray:
+    job = folder_of(source, folder).absolute()
+    return _records(job, finished_at(job)).last_third(name)[np.asarray(source.mine())]
+
+
+def judged(source: Source, folder: Path) -> figures.Judged:
+    """What the lanes' evaluations gave over training."""
+    job = folder_of(source, folder).absolute()
+    return figures.Judged.of(_records(job, finished_at(job)), np.flatnonzero(source.mine()))
+
+
 def calibration(source: Source, folder: Path) -> np.ndarray:
     """Each lane's rank correlation between its ensemble's spread and the true error of its option values."""
     return np.asarray([guess.rank_correlation() for guess in guesses(source, folder)])
@@ -88,6 +115,9 @@ MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {
     "auc": auc,
     "coverage": coverage,
     "steps per decision": steps_per_decision,
+    "evaluation return": evaluation_return,
+    "decisions per episode": decisions_per_episode,
+    "judged lambda": judged_lambda,
     "calibration": calibration,
     "calibration of whole options": calibration_of_whole,
     "error": error,

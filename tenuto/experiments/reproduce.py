@@ -129,9 +129,11 @@ def _run_side_by_side(
 
 
 def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
-    """The jobs behind these entries, the largest first: the last ones to end should be small."""
+    """The jobs behind these entries, the largest first, of equal ones those with ensembles: the last ones to end should
+    be small."""
     distinct = dict.fromkeys(entry.source.job for entry in entries)
-    return sorted(distinct, key=lambda job: -len(job.lanes()) * job.environment(job.envs[0]).obs_size)
+    sizes = {job: len(job.lanes()) * job.environment(job.envs[0]).obs_size for job in distinct}
+    return sorted(distinct, key=lambda job: (-sizes[job], not job.uses_lam))
 
 
 def fill(entry: Entry, folder: Path) -> Cell:
@@ -145,6 +147,7 @@ def fill(entry: Entry, folder: Path) -> Cell:
         column=entry.column,
         setting=entry.setting,
         published=entry.published,
+        published_sd=entry.published_sd,
         steps=int(measures.kept_of(entry.source, folder, "steps").sum()) // len(values),
         seconds=round(summary["seconds"] * len(values) / len(entry.source.job.lanes()), 3),
     )

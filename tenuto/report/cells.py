@@ -28,6 +28,7 @@ class Cell(NamedTuple):
     steps: int  # environment steps of each seed
     seconds: float  # this cell's share of the wall-clock time of its job
     values: tuple[float, ...]  # one per seed, in the order of the seeds; kept in lanes.csv, not in cells.json
+    published_sd: float | None = None
 
     @property
     def agrees(self) -> bool | None:
@@ -94,7 +95,7 @@ def read(folder: Path) -> list[Cell]:
 
 
 def _cell(row: dict[str, Any], values: dict[tuple[str, ...], list[float]]) -> Cell:
-    row = {k: math.nan if v is None and k != "published" else v for k, v in row.items()}
+    row = {k: math.nan if v is None and not k.startswith("published") else v for k, v in row.items()}
     low, high = (math.nan if v is None else v for v in row.pop("ci95"))
     key = (row["table"], row["row"], row["column"], row["setting"])
     return Cell(**row, ci95=(low, high), values=tuple(values[key]))

@@ -2,18 +2,20 @@
 
 import itertools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tenuto import records
 from tenuto.envs import Lava
+from tenuto.records import Records
 
 BINS = 50
 LEAST_WIDTH = 5.5  # inches
@@ -46,12 +48,51 @@ def learning_curves(
         axis.set_xlabel("episode")
         axis.set_ylabel("training return")
         axis.set_ylim(worst - 0.03 * (best - worst), best + 0.04 * (best - worst))
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        _tidy(axis)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     axes[0].legend(frameon=False, fontsize=8)
     seeds = sorted({len(returns) for panel in panels.values() for returns in panel.values()})
+    return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+
+
+class Judged(NamedTuple):
+    """What evaluations gave over training."""
+
+    steps: np.ndarray  # of training, at which each was made
+    returns: np.ndarray  # (seeds, evaluations), mean over episodes
+    decisions: np.ndarray
+
+    @classmethod
+    def of(cls, kept: Records, lanes: Sequence[int] | np.ndarray) -> "Judged":
+        """What these lanes' records say."""
+        means = (kept[f"evaluation_{name}"][np.asarray(lanes)].mean(2) for name in ("returns", "decisions"))
+        return cls(kept["evaluated"], *means)
+
+
+def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title: str) -> list[Path]:
+    """A column of panels per key, a curve per agent: returns above, decisions per episode below, over training."""
+    figure, grid = sheet(2, len(panels), 3.6, 2.6)
+    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    for column, (label, panel) in zip(grid.T, panels.items(), strict=True):
+        for name, judged in panel.items():
+            colour = COLOURS[names.index(name) % len(COLOURS)]
+            for axis, values in zip(column, (judged.returns, judged.decisions), strict=True):
+                mean, half = values.mean(0), interval(values.T)
+                axis.plot(judged.steps, mean, color=colour, label=name, linewidth=1.3)
+                axis.fill_between(judged.steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+        for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
+            axis.set_ylabel(measured, fontsize=8)
+            _tidy(axis)
+        column[0].set_title(label, fontsize=10)
+        column[1].set_xlabel("training steps")
+        column[1].set_ylim(bottom=0)
+    for row in grid:  # what is to be compared has one scale
+        least, most = min(axis.get_ylim()[0] for axis in row), max(axis.get_ylim()[1] for axis in row)
+        for axis in row:
+            axis.set_ylim(least, most)
+    grid[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
+    seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
     return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
 
 
@@ -139,8 +180,7 @@ def calibration(
         axis.set_title(label, fontsize=9)
         axis.set_xlabel("spread of the heads (standard deviation)", fontsize=8)
         axis.set_ylabel("absolute error of their mean", fontsize=8)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        _tidy(axis)
     for axis in grid.ravel()[len(panels) :]:
         axis.set_visible(False)
     return save(figure, path, f"{title}; thin: a seed, thick: their mean")
@@ -176,6 +216,11 @@ def _table(
     return figure, grid, cells
 
 
+def _tidy(axis: Axes) -> None:
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
 def _caption(place: tuple[str, str]) -> str:
     row, column = place
     return f"{column}, {row}" if row else column
@@ -183,8 +228,13 @@ def _caption(place: tuple[str, str]) -> str:
 
 def binned(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Episodes gathered into at most BINS bins: their centres, the mean over seeds, and 1.96 standard errors."""
-    seeds, episodes = returns.shape
+    episodes = returns.shape[1]
     edges = np.linspace(0, episodes, min(BINS, episodes) + 1).astype(int)
     per_bin = np.stack([returns[:, a:b].mean(1) for a, b in itertools.pairwise(edges)])  # (bins, seeds)
-    error = per_bin.std(1, ddof=1) / seeds**0.5 if seeds > 1 else np.zeros(len(per_bin))
-    return (edges[:-1] + edges[1:]) / 2, per_bin.mean(1), 1.96 * error
+    return (edges[:-1] + edges[1:]) / 2, per_bin.mean(1), interval(per_bin)
+
+
+def interval(values: np.ndarray) -> np.ndarray:
+    """1.96 standard errors of each row's mean over seeds; 0 for a single seed."""
+    seeds = values.shape[1]
+    return 1.96 * values.std(1, ddof=1) / seeds**0.5 if seeds > 1 else np.zeros(len(values))

@@ -33,6 +33,9 @@ def draw(folder: Path) -> list[Path]:
     written = figures.learning_curves(
         curves, folder / "learning", title=title, worst=env.worst_return, best=env.best_return
     )
+    if len(kept["evaluated"]):
+        judged = {"": {name: figures.Judged.of(kept, mine) for name, mine in drawn.items()}}
+        written += figures.evaluations(judged, folder / "evaluations", title=f"{title}, without exploration")
     held = {("", name): kept["lengths"][mine].sum(0) for name, mine in drawn.items()}
     written += figures.lengths_over_training(held, folder / "lengths", title=f"{title}: how long actions are held")
     if isinstance(env, Lava):

@@ -9,6 +9,7 @@ from tenuto.report import published
 from tenuto.report.cells import Cell
 
 WIDE = 5
+LARGE = 10.0  # numbers from which one decimal is enough
 MARK = {True: "✓", False: "✗", None: ""}
 
 
@@ -49,7 +50,9 @@ def caption(cells: Sequence[Cell]) -> str:
     text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
     if any(cell.published is not None for cell in cells):
         text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as a mean of 20 runs it has"
-        text += " noise of its own)."
+        text += " noise of its own"
+        spread = any(cell.published_sd is not None for cell in cells)
+        text += "; ± is its standard deviation)." if spread else ")."
         named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
         table, setting = cells[0].table, cells[0].setting
         for note in published.NOTES:
@@ -69,11 +72,18 @@ def _layout(cells: Sequence[Cell]) -> tuple[list[str], list[str], dict[tuple[str
 
 
 def _numbers(cell: Cell) -> tuple[str, str]:
-    ours = f"{cell.mean:.3f}"
+    digits = 3 if abs(cell.mean) < LARGE else 1
+
+    def spell(number: float) -> str:
+        return f"{number:.{digits}f}"
+
+    ours = spell(cell.mean)
     if not math.isnan(cell.ci95[0]):
-        ours += f" [{cell.ci95[0]:.3f}, {cell.ci95[1]:.3f}]"
-    theirs = "" if cell.published is None else f" ({cell.published:.3f} {MARK[cell.agrees]})"
-    return ours, theirs
+        ours += f" [{spell(cell.ci95[0])}, {spell(cell.ci95[1])}]"
+    if cell.published is None:
+        return ours, ""
+    spread = "" if cell.published_sd is None else f" ± {spell(cell.published_sd)}"
+    return ours, f" ({spell(cell.published)}{spread} {MARK[cell.agrees]})"
 
 
 def _plain_cell(cell: Cell | None) -> str:

@@ -1,0 +1,55 @@
+"""How fast lanes train on the pendulum, beside the authors' code. The last line is one JSON object.
+
+    python benchmarks/pendulum.py                                     # UTE-DDPG, J = 4, 6 lanes, all CPU cores
+    python benchmarks/pendulum.py --agent temporl-ddpg
+    python benchmarks/pendulum.py --lanes 20                          # on a GPU
+
+One step of a lane is one environment step and one update of all its networks (400-300 hidden units, batches of 256
+and 512), after the random steps at the beginning. The yardstick is what the authors' PyTorch code does per CPU second
+with one seed at a time; `times_authors_per_core` compares per CPU core.
+"""
+
+import json
+from dataclasses import dataclass
+
+import tyro
+from timing import measure
+
+from tenuto.jobs import Job
+
+AUTHORS = {"ute-ddpg": 32, "temporl-ddpg": 56}  # env steps per CPU second, J = 4
+
+
+@dataclass
+class Options:
+    agent: str = "ute-ddpg"
+    """Agent of the catalogue that takes continuous actions."""
+    max_length: int = 4
+    """Greatest length J, where the agent has one."""
+    lanes: int = 6
+    """Lanes trained side by side."""
+    setting: str = "released"
+    """Hyper-parameters."""
+    chunks: int = 5
+    """Chunks to time, after one that is not timed."""
+    rounds: int = 100
+    """Steps of each lane in a chunk."""
+    cache: bool = False
+    """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""
+
+
+if __name__ == "__main__":
+    options = tyro.cli(Options)
+    extends = options.agent not in ("ddpg", "td3", "sac", "random")
+    job = Job(
+        "pendulum-v1",
+        options.agent,
+        options.setting,
+        seeds=options.lanes,
+        max_length=options.max_length if extends else None,
+    )
+    found = {"name": "pendulum", "max_length": options.max_length if extends else 1}
+    found |= measure(job, chunks=options.chunks, cache=options.cache, rounds=options.rounds)
+    if options.agent in AUTHORS and found["device"] == "cpu":
+        found["times_authors_per_core"] = round(found["env_steps_per_s"] / found["devices"] / AUTHORS[options.agent], 2)
+    print(json.dumps(found))

@@ -1,0 +1,90 @@
+"""Pendulum table and figure (paper, Sec. 5.4 and appendix): which jobs make which cell."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from tenuto.experiments import measures
+from tenuto.experiments.entry import Entry, Experiment, Source
+from tenuto.jobs import Job
+from tenuto.report import figures, published
+from tenuto.settings.pendulum import EPISODES, SETTINGS
+
+PARTS = {
+    "main": "the paper's table (tab:pendulum) and figure (fig:Pendulum-v0): ddpg, figar, temporl-ddpg, ute-ddpg",
+    "learners": "UTE on other action learners: td3, ute-td3, sac, ute-sac (not in the paper)",
+    "lambdas": "ute-ddpg with λ fixed (not in the paper)",
+}
+OVER = "mean over the evaluations of the last third of training"
+TITLES = {
+    "tab:pendulum": f"Pendulum-v0, evaluation return by greatest length J ({OVER}; the paper's table)",
+    "decisions": f"Pendulum-v0, decisions per episode of 200 steps by greatest length J ({OVER})",
+    "lambda": f"Pendulum-v0, the bandit's best λ by greatest length J ({OVER})",
+    "learners": f"Pendulum-v0, evaluation return of other action learners by greatest length J ({OVER})",
+    "learners decisions": f"Pendulum-v0, decisions per episode of other action learners by greatest length J ({OVER})",
+    "lambdas": f"Pendulum-v0, evaluation return of ute-ddpg with λ fixed, by greatest length J ({OVER})",
+    "lambdas decisions": f"Pendulum-v0, decisions per episode of ute-ddpg with λ fixed, by greatest length J ({OVER})",
+}
+ENV = "pendulum-v0"  # as the paper has it
+MAX_LENGTHS = (1, 2, 4, 6, 8)  # 1: the action learner alone
+EXTENDED = ("figar", "temporl-ddpg", "ute-ddpg")
+LEARNERS = ("td3", "sac")
+LAMS = (-2.5, -1.5, -0.5, 0.0, 0.5, 1.5)
+RETURN, DECISIONS = "evaluation return", "decisions per episode"
+
+
+def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int) -> list[Entry]:
+    """Every cell of one part for one greatest length J."""
+    job = partial(Job, ENV, setting=setting, seeds=seeds, episodes=episodes)
+    return list({"main": _main, "learners": _learners, "lambdas": _lambdas}[part](job, max_length))
+
+
+def _both(table: str, name: str, J: int, source: Source) -> Iterator[Entry]:
+    """What an agent achieves, and with how many decisions."""
+    theirs, spread = published.pendulum(name, J) if table == "tab:pendulum" else (None, None)
+    yield Entry(table, str(J), name, theirs, source, RETURN, spread)
+    yield Entry("decisions" if table == "tab:pendulum" else f"{table} decisions", str(J), name, None, source, DECISIONS)
+
+
+def _main(job: Callable[..., Job], J: int) -> Iterator[Entry]:
+    if J == 1:
+        yield from _both("tab:pendulum", "ddpg", J, Source(job("ddpg"), {}))
+        return
+    for agent in EXTENDED:
+        source = Source(job(agent, max_length=J), {})
+        yield from _both("tab:pendulum", agent, J, source)
+        if agent == "ute-ddpg":
+            yield Entry("lambda", str(J), agent, None, source, "judged lambda")
+
+
+def _learners(job: Callable[..., Job], J: int) -> Iterator[Entry]:
+    for learner in LEARNERS:
+        made = job(learner) if J == 1 else job(f"ute-{learner}", max_length=J)
+        yield from _both("learners", made.agent, J, Source(made, {}))
+
+
+def _lambdas(job: Callable[..., Job], J: int) -> Iterator[Entry]:
+    if J > 1:
+        for lam in LAMS:
+            source = Source(job("ute-ddpg", lam=LAMS, max_length=J), {"lam": lam})
+            yield from _both("lambdas", f"ute-ddpg lam={lam}", J, source)
+
+
+def draw(listed: Sequence[Entry], folder: Path) -> None:
+    """Evaluation returns and decisions over training, a figure for each part and setting, a column for each J."""
+    groups: dict[tuple[str, str], list[Entry]] = {}
+    for entry in listed:
+        if entry.measure == RETURN:
+            groups.setdefault((entry.table, entry.setting), []).append(entry)
+    for (table, setting), mine in groups.items():
+        alone = [entry for entry in mine if entry.row == "1"]  # the action learner by itself, for comparison
+        panels = {}
+        for J in dict.fromkeys(entry.row for entry in mine if entry.row != "1") or ["1"]:
+            shown = alone + [entry for entry in mine if entry.row == J and J != "1"]
+            panels[f"J = {J}"] = {entry.column: measures.judged(entry.source, folder) for entry in shown}
+        name = "fig_Pendulum-v0" if table == "tab:pendulum" else table
+        title = f"Pendulum-v0, evaluations without exploration, setting {setting}"
+        figures.evaluations(panels, folder / f"{name}_{setting}", title=title)
+
+
+EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, EPISODES, entries, lambda entry: None, draw)
