@@ -11,6 +11,7 @@ with one seed at a time; `times_authors_per_core` compares per CPU core.
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import tyro
 from timing import measure
@@ -48,7 +49,7 @@ if __name__ == "__main__":
         seeds=options.lanes,
         max_length=options.max_length if extends else None,
     )
-    found = {"name": "pendulum", "max_length": options.max_length if extends else 1}
+    found: dict[str, Any] = {"name": "pendulum", "max_length": options.max_length if extends else 1}
     found |= measure(job, chunks=options.chunks, cache=options.cache, rounds=options.rounds)
     if options.agent in AUTHORS and found["device"] == "cpu":
         found["times_authors_per_core"] = round(found["env_steps_per_s"] / found["devices"] / AUTHORS[options.agent], 2)
