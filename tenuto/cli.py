@@ -280,6 +280,8 @@ def bars() -> Progress:
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
     note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}"
+    if not math.isnan(now.evaluation):
+        note = f"evaluation {now.evaluation:.1f}  {note}"
     note += f"  λ {now.lam:+.2f}" if job.uses_lam else ""
     progress.update(task, completed=now.share, note=note)
     if not console.is_terminal and time.monotonic() - _told.get(task, 0.0) > QUIET_SECONDS:

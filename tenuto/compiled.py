@@ -65,35 +65,35 @@ def start(tasks: Task, keys: Array) -> tuple[Lane, Running]:
     return lanes, Running(zero, zero)
 
 
-@partial(jax.jit, static_argnames=("rounds", "rows", "unroll", "learns"), donate_argnames=("lanes", "running"))
+@partial(jax.jit, static_argnames=("rounds", "rows", "unroll"), donate_argnames=("lanes", "running"))
 def run(
-    tasks: Task,
-    lanes: Lane,
-    running: Running,
-    t: Int[Array, ""],
-    *,
-    rounds: int,
-    rows: int,
-    unroll: int = 1,
-    learns: bool = True,
+    tasks: Task, lanes: Lane, running: Running, t: Int[Array, ""], *, rounds: int, rows: int, unroll: int = 1
 ) -> tuple[Lane, Running, Chunk]:
     """A chunk of rounds from clock t. `rows` bounds the episodes a lane can finish in it.
 
-    Whether it `learns` is the same throughout: a branch in the loop would make a GPU wait for the host at every step.
+    A chunk lies before the end of a warm-up or after it: a branch at every step would make a GPU wait for the host.
     """
     every = tasks.plan.learn_every
     clock = t + jnp.arange(rounds * every).reshape(rounds, every)
     draw = jax.vmap(jax.vmap(loop.draw, (None, None, 0)), (0, 0, None), out_axes=1)
     drawn = jax.tree.map(lambda x: x.reshape(rounds, every, *x.shape[1:]), draw(tasks, lanes.step_key, clock.ravel()))
 
-    def one_round(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
-        lanes, events = jax.lax.scan(partial(one_step, tasks), lanes, inputs, unroll=unroll)
-        if learns:
-            lanes = jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1)
-        return lanes, events
+    def act(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
+        return jax.lax.scan(partial(one_step, tasks), lanes, inputs, unroll=unroll)
+
+    def act_and_learn(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
+        lanes, events = act(lanes, inputs)
+        return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
+
+    def all_rounds(one_round: Callable[..., Any]) -> Callable[[Lane], tuple[Lane, Event]]:
+        return lambda lanes: jax.lax.scan(one_round, lanes, (clock, drawn))
 
     before = lanes.episode
-    lanes, events = jax.lax.scan(one_round, lanes, (clock, drawn))
+    if tasks.plan.warmup:
+        warm = t < tasks.plan.warmup
+        lanes, events = jax.lax.cond(warm, all_rounds(act), all_rounds(act_and_learn), lanes)
+    else:
+        lanes, events = all_rounds(act_and_learn)(lanes)
     stream = jax.tree.map(lambda x: x.reshape(rounds * every, -1), events)  # (steps, lanes)
     count = partial(summarise, rows=rows, J=tasks.agent.extension.max_length, places=tasks.env.places)
     running, chunk = jax.vmap(count, (0, 1, 0, 0, 0))(running, stream, finite(lanes), before, tasks.plan.episodes)
@@ -239,16 +239,13 @@ class Program:
 
     def advance(self, rounds: int) -> Chunk:
         """Run a chunk of rounds, fewer where a warm-up ends; all lanes' records of it, as NumPy arrays."""
-        learns = self.t >= self.warmup
-        if not learns:
+        if self.t < self.warmup:
             rounds = min(rounds, -(-(self.warmup - self.t) // self.learn_every))
         steps = rounds * self.learn_every
         rows = steps // self._shortest + 1
         unroll = UNROLL.get(self._devices[0].platform, 1)
         advanced = self._on_each_device(
-            lambda tasks, state: run(
-                tasks, *state, np.int32(self.t), rounds=rounds, rows=rows, unroll=unroll, learns=learns
-            ),
+            lambda tasks, state: run(tasks, *state, np.int32(self.t), rounds=rounds, rows=rows, unroll=unroll),
             self._tasks,
             self._states,
         )

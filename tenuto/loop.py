@@ -222,9 +222,10 @@ def learn(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
     k_extension, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
     lane = lane._replace(brain=lane.brain._replace(target=target))
-    if isinstance(task.agent.extension, AbstractLearnedExtension):
-        lane = lane._replace(brain=learn_extension(task, task.agent.extension, lane, t, k_extension))
-    return lane._replace(brain=learn_action(task, lane, t, k_action))
+    with jax.default_matmul_precision(task.plan.precision):
+        if isinstance(task.agent.extension, AbstractLearnedExtension):
+            lane = lane._replace(brain=learn_extension(task, task.agent.extension, lane, t, k_extension))
+        return lane._replace(brain=learn_action(task, lane, t, k_action))
 
 
 def learn_extension(

@@ -56,6 +56,7 @@ class Plan(eqx.Module):
     extension_batch: int = eqx.field(static=True, default=64)
     capacity: int = eqx.field(static=True, default=50_000)  # of steps and of spans, each
     most_steps: int | None = eqx.field(static=True, default=None)  # if known: replay needs no room for more
+    precision: str = eqx.field(static=True, default="float32")  # of an update's products, where the device has several
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
 
     @property

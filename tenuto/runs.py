@@ -43,6 +43,7 @@ class Progress(NamedTuple):
 
     share: float  # of the episodes asked for, in the slowest lane
     recent_return: float
+    evaluation: float  # the last one's return; NaN where there was none
     mean_length: float
     lam: float
     diverged: list[int]  # lanes with parameters that are not finite
@@ -314,6 +315,7 @@ def _progress(kept: Records, episodes: int) -> Progress:
     return Progress(
         share=min(1.0, float(kept["count"].min()) / episodes),
         recent_return=mean(kept.recent("returns")),
+        evaluation=mean(kept["evaluation_returns"][:, -1:]),
         mean_length=mean(kept.recent("steps") / kept.recent("decisions")),
         lam=mean(kept.recent("lam", 1)),
         diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
@@ -326,11 +328,13 @@ def _metrics_line(kept: Records) -> str:
     def means(values: np.ndarray) -> list[float | None]:
         return [round(float(np.nanmean(row)), 4) if np.isfinite(row).any() else None for row in values]
 
+    t = int(kept["clock"][-1])
     return json.dumps(
         {
-            "step": int(kept["clock"][-1]),
+            "step": t,
             "episodes": kept["count"].tolist(),
             "recent_return": means(kept.recent("returns")),
+            "evaluation": means(kept["evaluation_returns"][:, -1:].mean(2)) if t in kept["evaluated"][-1:] else None,
             "decisions_per_step": means(kept.recent("decisions") / kept.recent("steps")),
             "diverged": np.flatnonzero(kept["diverged"] >= 0).tolist(),
         }

@@ -85,10 +85,16 @@ class Box(AbstractContinuous):
     high: Float[np.ndarray, " *shape"]
 
     def __init__(self, low: Any, high: Any):
-        low, high = np.broadcast_arrays(np.asarray(low, np.float32), np.asarray(high, np.float32))
+        low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+        try:
+            low, high = np.broadcast_arrays(low, high)
+        except ValueError:
+            raise UserError(f"the bounds of a box must have one shape, not {low.shape} and {high.shape}") from None
         if not low.size:
             raise UserError(f"a box of actions needs at least one number, not the shape {low.shape}")
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = high - low  # infinite also where some environments write the greatest float for no bound
+        if not np.isfinite(width).all():
             raise UserError(
                 f"the action space is unbounded (low {_spell(low)}, high {_spell(high)}), but an actor needs bounds: "
                 "wrap the environment so that its actions have some, for example -1 and 1"
@@ -112,7 +118,7 @@ class Box(AbstractContinuous):
         return f"continuous actions of shape {self.low.shape}"
 
     def example(self) -> Float[Array, " *shape"]:
-        return jnp.zeros(self.low.shape)
+        return jnp.asarray(self.low)
 
     def sample(self, key: Array) -> Float[Array, " *shape"]:
         return jax.random.uniform(key, self.low.shape, minval=self.low, maxval=self.high)
@@ -159,12 +165,13 @@ class Timed(AbstractContinuous):
         return jnp.concatenate([action.ravel(), chances])
 
     def example(self) -> Float[Array, " outputs"]:
-        return jnp.zeros(self.outputs)
+        return self.join(self.box.example(), jnp.full(self.lengths, 1 / self.lengths))
 
     def sample(self, key: Array) -> Float[Array, " outputs"]:
         """A uniform action; the distribution is uniform over all distributions."""
         k_action, k_chances = jax.random.split(key)
-        return self.join(self.box.sample(k_action), jax.random.dirichlet(k_chances, jnp.ones(self.lengths)))
+        shares = jax.random.exponential(k_chances, (self.lengths,))  # jax.random.dirichlet loops, which is slow
+        return self.join(self.box.sample(k_action), shares / shares.sum())
 
     def encode(self, choice: Float[Array, " outputs"]) -> Float[Array, " outputs"]:
         action, chances = self.split(choice)

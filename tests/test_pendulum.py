@@ -48,6 +48,11 @@ def step_all(env, rows):
 
 
 @jax.jit
+def starts(seed):
+    return jax.vmap(Pendulum().reset)(jax.random.split(jax.random.key(seed), 4000))
+
+
+@jax.jit
 def play(env, angle, speed, torques):
     """One episode: the state before each step, and what the step showed."""
 
@@ -163,7 +168,7 @@ def test_the_rules_differ_only_where_the_speed_is_cut_and_there_by_what_is_cut()
 
 
 def test_starts_are_uniform_over_angles_and_slow_speeds():
-    states, obs = jax.vmap(Pendulum().reset)(jax.random.split(jax.random.key(0), 4000))
+    states, obs = starts(0)
     angle, speed = np.asarray(states.angle, np.float64), np.asarray(states.speed, np.float64)
     assert np.abs(angle).max() <= np.float32(math.pi)
     assert np.abs(speed).max() <= 1
@@ -175,10 +180,11 @@ def test_starts_are_uniform_over_angles_and_slow_speeds():
 
 
 def test_a_start_is_its_keys_alone():
-    keys = jax.random.split(jax.random.key(1), 50)
-    first, again = (jax.vmap(Pendulum().reset)(keys) for _ in range(2))
+    first, again, other = (starts(seed)[0] for seed in (0, 0, 1))
     assert jax.tree.all(jax.tree.map(np.array_equal, first, again))
-    assert len(np.unique(first[0].angle)) == len(np.unique(first[0].speed)) == 50
+    for one in ("angle", "speed"):
+        assert len(np.unique(getattr(first, one))) > 3990  # of 4000: float32 may give a number twice
+        assert (getattr(first, one) == getattr(other, one)).mean() < 0.01
 
 
 @pytest.mark.parametrize("old_rule", [False, True])

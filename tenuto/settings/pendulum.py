@@ -23,7 +23,10 @@ EPSILON = 0.1
 # Networks and optimiser are the same in paper and code. What differs is numbered in docs/fidelity.md.
 HIDDEN = (400, 300)
 OPTIONS = {"before": (), "embed": 0, "after": HIDDEN, "error": "squared"}
-PLAN = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 256, "capacity": 1_000_000, "warmup": 1000, "learn_every": 1}
+PLAN = {
+    **{"gamma": 0.99, "learning_rate": 1e-3, "batch": 256, "capacity": 1_000_000, "warmup": 1000, "learn_every": 1},
+    "precision": "tensorfloat32",  # on a GPU; a CPU has only float32
+}
 
 
 def row(keep: float, epsilon_greedy: bool, bandit: dict[str, object]) -> Row:
