@@ -41,6 +41,7 @@ from tenuto.types import Option, Span, TimeStep
 
 GAMMA, STEPS, CAPACITY, J = 0.9, 40, 12, 4
 LENGTHS = tuple(range(1, J + 1))
+BOTH = 3  # an episode that ends by termination at the very step where its clock runs out
 
 # --- replay ----------------------------------------------------------------------------------------------------
 
@@ -63,7 +64,7 @@ def play(rows: list[tuple[int, int, int]]) -> Steps:
         if done >= length:
             length, done = planned, 0
         done += 1
-        steps.append((t, length, done, float(reward), ending == TERMINATED, ending == TRUNCATED))
+        steps.append((t, length, done, float(reward), ending in (TERMINATED, BOTH), ending in (TRUNCATED, BOTH)))
         if ending != RUNNING:
             length = 0
     types = (np.int32, np.int32, np.int32, np.float32, bool, bool)
@@ -129,7 +130,7 @@ def check(capacity: int, steps: Steps, replay: Replay, clock: np.ndarray) -> Rep
 
 
 def episodes() -> st.SearchStrategy[Steps]:
-    ending = st.sampled_from([RUNNING] * 7 + [TRUNCATED, TERMINATED])
+    ending = st.sampled_from([RUNNING] * 7 + [TRUNCATED, TERMINATED, BOTH])
     row = st.tuples(st.integers(1, J), ending, st.integers(-3, 3))
     return st.lists(row, min_size=STEPS, max_size=STEPS).map(play)
 
