@@ -95,4 +95,4 @@ def panel(entry: Entry) -> tuple[str, str] | None:
     return f"N = {entry.column}", entry.row
 
 
-EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, EPISODES, entries, panel, draw=lambda entries, folder: None)
+EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, EPISODES, entries, panel)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tenuto.jobs import Job
+from tenuto.report.cells import Cell
 
 
 class Source(NamedTuple):
@@ -47,4 +48,5 @@ class Experiment(NamedTuple):
     episodes: int
     entries: Callable[..., list[Entry]]  # (part, setting, seeds, episodes, *what else sets jobs apart)
     panel: Callable[[Entry], tuple[str, str] | None]  # the panel and the curve an entry is drawn as, if it is
-    draw: Callable[[Sequence[Entry], Path], None]  # figures beyond learning curves
+    draw: Callable[[Sequence[Entry], Path], None] = lambda entries, folder: None  # figures beyond learning curves
+    derive: Callable[[Sequence[Cell]], list[Cell]] = lambda cells: []  # cells made from other cells

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from tenuto.experiments import measures
 from tenuto.experiments.entry import Entry, Experiment, Source
 from tenuto.jobs import Job
-from tenuto.report import figures, published
+from tenuto.report import cells, figures, published
+from tenuto.report.cells import Cell
 from tenuto.settings.pendulum import EPISODES, SETTINGS
 
 PARTS = {
@@ -18,6 +21,7 @@ PARTS = {
 OVER = "mean over the evaluations of the last third of training"
 TITLES = {
     "tab:pendulum": f"Pendulum-v0, evaluation return by greatest length J ({OVER}; the paper's table)",
+    "differences": f"Pendulum-v0, difference in evaluation return, seed by seed ({OVER}; above 0: the first is better)",
     "decisions": f"Pendulum-v0, decisions per episode of 200 steps by greatest length J ({OVER})",
     "lambda": f"Pendulum-v0, the bandit's best λ by greatest length J ({OVER})",
     "learners": f"Pendulum-v0, evaluation return of other action learners by greatest length J ({OVER})",
@@ -87,4 +91,28 @@ def draw(listed: Sequence[Entry], folder: Path) -> None:
         figures.evaluations(panels, folder / f"{name}_{setting}", title=title)
 
 
-EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, EPISODES, entries, lambda entry: None, draw)
+def derive(made: Sequence[Cell]) -> list[Cell]:
+    """Differences between agents, seed by seed: a seed's evaluations begin in the same states whoever is judged."""
+    main = {(cell.setting, cell.row, cell.column): cell for cell in made if cell.table == "tab:pendulum"}
+    pairs = [("ute-ddpg", "temporl-ddpg"), *((agent, "ddpg") for agent in reversed(EXTENDED))]
+    found = []
+    for (setting, J, agent), one in main.items():
+        for first, second in pairs:
+            other = main.get((setting, "1" if second == "ddpg" else J, second))
+            if agent == first and other is not None and other.seeds == one.seeds:
+                found.append(
+                    cells.make(
+                        np.subtract(one.values, other.values),
+                        table="differences",
+                        row=J,
+                        column=f"{first} - {second}",
+                        setting=setting,
+                        published=None,
+                        steps=one.steps,
+                        seconds=one.seconds,
+                    )
+                )
+    return found
+
+
+EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, EPISODES, entries, lambda entry: None, draw, derive)

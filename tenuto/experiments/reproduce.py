@@ -173,7 +173,8 @@ def write_report(
     titles = experiment.titles
     present = [entry for entry in entries if runs.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
-    everything = sorted(cells.write(made, folder), key=lambda cell: (list(titles).index(cell.table), cell.setting))
+    derived = experiment.derive(cells.write(made, folder))
+    everything = sorted(cells.write(derived, folder), key=lambda cell: (list(titles).index(cell.table), cell.setting))
     text = ["# Results", "", f"Last made by `{command}` with tenuto {tenuto.__version__}.", ""]
     text += [f"**{warning}**", ""] if warning else []
     for (table, setting), group in tables.grouped(everything).items():
@@ -193,4 +194,4 @@ def write_report(
         path = folder / f"{table.replace(':', '_')}_{setting}"
         figures.learning_curves(panels, path, title=title, worst=env.worst_return, best=env.best_return)
     experiment.draw(present, folder)
-    return made
+    return made + derived
