@@ -1,7 +1,7 @@
 """How fast lanes train on the pendulum, beside the authors' code. The last line is one JSON object.
 
     python benchmarks/pendulum.py                                     # UTE-DDPG, J = 4, 6 lanes, all CPU cores
-    python benchmarks/pendulum.py --agent temporl-ddpg
+    python benchmarks/pendulum.py --agent temporl-ddpg --lanes 3 --cores 1
     python benchmarks/pendulum.py --lanes 20                          # on a GPU
 
 One step of a lane is one environment step and one update of all its networks (400-300 hidden units, batches of 256
@@ -35,6 +35,9 @@ class Options:
     """Chunks to time, after one that is not timed."""
     rounds: int = 100
     """Steps of each lane in a chunk."""
+    cores: int | None = None
+    """CPU cores to use; by default all. Cores that are threads of one share its arithmetic: 1 tells what a whole
+    core does."""
     cache: bool = False
     """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""
 
@@ -50,7 +53,7 @@ if __name__ == "__main__":
         max_length=options.max_length if extends else None,
     )
     found: dict[str, Any] = {"name": "pendulum", "max_length": options.max_length if extends else 1}
-    found |= measure(job, chunks=options.chunks, cache=options.cache, rounds=options.rounds)
+    found |= measure(job, chunks=options.chunks, cache=options.cache, rounds=options.rounds, cores=options.cores)
     if options.agent in AUTHORS and found["device"] == "cpu":
         found["times_authors_per_core"] = round(found["env_steps_per_s"] / found["devices"] / AUTHORS[options.agent], 2)
     print(json.dumps(found))

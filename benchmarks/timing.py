@@ -15,15 +15,17 @@ from tenuto.jobs import Job
 from tenuto.runs import rounds_per_chunk
 
 
-def measure(job: Job, *, chunks: int, cache: bool, rounds: int | None = None) -> dict[str, Any]:
-    """Train for some chunks and report env steps per second, in sum over lanes, with all cores or one GPU.
+def measure(
+    job: Job, *, chunks: int, cache: bool, rounds: int | None = None, cores: int | None = None
+) -> dict[str, Any]:
+    """Train for some chunks and report env steps per second, in sum over lanes, with one GPU, all cores or so many.
 
     Steps before the first update are not timed.
     """
     start_jax()
     if not cache:
         jax.config.update("jax_enable_compilation_cache", False)
-    lanes, devices = job.lanes(), jax.local_devices()
+    lanes, devices = job.lanes(), jax.local_devices()[:cores]
     program = Program(job.tasks(), [lane["seed"] for lane in lanes], devices)
     rounds = rounds or rounds_per_chunk(program.learn_every)
     began = time.perf_counter()

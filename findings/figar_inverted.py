@@ -1,9 +1,13 @@
-"""Finding: the published FiGAR column of the pendulum table rests on a sampler that turns the lengths' chances around.
+"""Finding: which bug the published FiGAR column of the pendulum table rests on.
 
-The authors' code hands the logarithms of FiGAR's length probabilities to a function that takes them for probabilities
-and divides them by their sum: a length is drawn with a chance in proportion to -log p, the least likely most often.
-tenuto does not rebuild it (docs/fidelity.md, P8). This script puts it back from outside, in training and evaluation,
-and trains FiGAR both ways on the same seeds.
+What the authors' code does that tenuto does not rebuild (docs/fidelity.md, P8), put back from outside one by one:
+
+- `turned-around`: logarithms of the length probabilities are handed to a sampler that divides them by their sum, so
+  that a length is drawn with a chance in proportion to -log p, the least likely most often.
+- `single-steps`: the critic is taught as if a choice lasted one step: reward and discount of one step, so that it never
+  learns what a length is worth.
+
+All variants are trained on the same seeds.
 
     python findings/figar_inverted.py --max-length 8 --seeds 20      # on a GPU
 
@@ -11,7 +15,9 @@ The last line is one JSON object.
 """
 
 import json
+from contextlib import ExitStack
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +34,9 @@ from tenuto.report import published
 from tenuto.spaces import Box
 from tenuto.types import Nets
 
+VARIANTS = ("sound", "turned-around", "single-steps", "both")
 SMALLEST = 1e-8  # of a probability whose logarithm is taken
+extend = Figar.extend
 
 
 @dataclass
@@ -36,7 +44,11 @@ class Options:
     max_length: int = 8
     """Greatest length J."""
     seeds: int = 20
-    """Seeds, the same with and without the bug."""
+    """Seeds, the same for all variants."""
+    variants: tuple[str, ...] = VARIANTS
+    """What to train."""
+    steps: int = 30_000
+    """Steps of each lane."""
 
 
 def turned_around(self: Figar, nets: Nets, choice: Array, now: Situation, actions: Box) -> tuple[Array, Array]:
@@ -44,41 +56,31 @@ def turned_around(self: Figar, nets: Nets, choice: Array, now: Situation, action
     space = self.choices(actions)
     action, chances = space.split(choice)
     wrong = -jnp.log(chances + SMALLEST)
-    return as_published(self, nets, space.join(action, wrong / wrong.sum()), now, actions)
+    return extend(self, nets, space.join(action, wrong / wrong.sum()), now, actions)
 
 
-as_published = Figar.extend
-
-
-def score(options: Options) -> dict[str, object]:
+def score(options: Options, variant: str) -> dict[str, object]:
     """FiGAR's return and decisions per episode over the last third of training."""
-    job = Job("pendulum-v0", "figar", seeds=options.seeds, max_length=options.max_length)
-    program = Program(job.tasks(), range(options.seeds), jax.local_devices())
-    program.begin()
-    kept = Records.empty(program.lanes, program.max_length, program.places)
-    while program.t < 30_000:
-        program.advance(250)
-        kept.judge(program.evaluate(10), program.t)
+    jax.clear_caches()
+    with ExitStack() as bugs:
+        if variant in ("turned-around", "both"):
+            bugs.enter_context(patch.object(Figar, "extend", turned_around))
+        if variant in ("single-steps", "both"):
+            bugs.enter_context(patch.multiple(Figar, lengths=(1,), only_whole=False))
+        job = Job("pendulum-v0", "figar", seeds=options.seeds, max_length=options.max_length)
+        program = Program(job.tasks(), range(options.seeds), jax.local_devices())
+        program.begin()
+        kept = Records.empty(program.lanes, program.max_length, program.places)
+        while program.t < options.steps:
+            program.advance(250)
+            kept.judge(program.evaluate(10), program.t)
     return {name: stats.estimate(kept.last_third(name))._asdict() for name in ("returns", "decisions")}
 
 
 if __name__ == "__main__":
     options = tyro.cli(Options)
     start_jax()
-    sound = score(options)
-    jax.clear_caches()
-    Figar.extend = turned_around  # type: ignore[method-assign]
-    turned = score(options)
+    found = {variant: score(options, variant) for variant in options.variants}
     mean, sd = published.pendulum("figar", options.max_length)
-    print(
-        json.dumps(
-            {
-                "name": "figar_inverted",
-                "max_length": options.max_length,
-                "seeds": options.seeds,
-                "sound": sound,
-                "turned_around": turned,
-                "published": {"mean": mean, "sd": sd},
-            }
-        )
-    )
+    about = {"name": "figar_inverted", "max_length": options.max_length, "seeds": options.seeds, "steps": options.steps}
+    print(json.dumps(about | found | {"published": {"mean": mean, "sd": sd}}))

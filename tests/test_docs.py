@@ -21,14 +21,17 @@ def test_python_in_the_readme_runs(block: str, tmp_path: Path, monkeypatch: pyte
 
 def test_the_catalogue_in_the_readme_is_the_catalogue():
     from tenuto import agents
-    from tenuto.actions import BootstrappedQ, DoubleQ, Uniform
+    from tenuto.actions import DDPG, SAC, TD3, BootstrappedQ, DoubleQ, Uniform
     from tenuto.agents import Agent
     from tenuto.bandit import Constant, SlidingWindowUCB
-    from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
+    from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
 
     parts = {
         part.__name__: part
-        for part in (Agent, BootstrappedQ, DoubleQ, Uniform, Constant, SlidingWindowUCB, Joint, SkipQ, Uncertain, Zeta)
+        for part in (
+            *(Agent, BootstrappedQ, DDPG, DoubleQ, SAC, TD3, Uniform, Constant, SlidingWindowUCB),
+            *(Figar, Joint, SkipQ, Uncertain, Zeta),
+        )
     }
     shown = re.findall(r"^\| `([\w-]+)` \| .* \| `(Agent\(.*\))` \|$", README, re.MULTILINE)
     assert {name: eval(code, parts) for name, code in shown} == {n: e.agent for n, e in agents.CATALOGUE.items()}
