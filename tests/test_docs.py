@@ -72,6 +72,28 @@ def test_the_numbers_in_the_readme_are_those_of_the_results(experiment, table, s
                 assert theirs in [[float(x) for x in row] for row in rows_of(agent, "published")]
 
 
+def test_the_pendulum_numbers_in_the_readme_are_those_of_the_results():
+    cells = json.loads((ROOT / "results" / "pendulum" / "cells.json").read_text())
+    found = {(c["table"], c["column"], c["row"]): c for c in cells if c["setting"] == "released"}
+
+    def row(table: str, column: str) -> list[dict]:
+        return [found[table, column, J] for J in "2468"]
+
+    for agent in ("ute-ddpg", "temporl-ddpg", "figar"):
+        mine = row("tab:pendulum", agent)
+        ours = [f"{c['mean']:.1f} [{c['ci95'][0]:.1f}, {c['ci95'][1]:.1f}]" for c in mine]
+        assert ours in rows_of(agent, "released")
+        assert [f"{c['mean']:.0f}" for c in row("decisions", agent)] in rows_of(agent, "decisions")
+        assert [f"{c['published']:.1f}" for c in mine] in rows_of(agent, "published")
+    pair = [
+        f"{c['mean']:+.1f} [{c['ci95'][0]:.1f}, {c['ci95'][1]:.1f}]"
+        for c in row("differences", "ute-ddpg - temporl-ddpg")
+    ]
+    assert " | ".join(pair) in README
+    alone = found["tab:pendulum", "ddpg", "1"]
+    assert f"{alone['mean']:.1f} [{alone['ci95'][0]:.1f}, {alone['ci95'][1]:.1f}]" in README
+
+
 def test_the_finding_about_episodes_is_told_as_it_was_found():
     lines = (ROOT / "results" / "findings" / "gridworlds_1000_episodes.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]
