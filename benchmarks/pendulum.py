@@ -16,6 +16,8 @@ from typing import Any
 import tyro
 from timing import measure
 
+from tenuto.agents import named
+from tenuto.extensions import Joint
 from tenuto.jobs import Job
 
 AUTHORS = {"ute-ddpg": 32, "temporl-ddpg": 56}  # env steps per CPU second, J = 4
@@ -44,7 +46,7 @@ class Options:
 
 if __name__ == "__main__":
     options = tyro.cli(Options)
-    extends = options.agent not in ("ddpg", "td3", "sac", "random")
+    extends = not isinstance(named(options.agent).extension, Joint)
     job = Job(
         "pendulum-v1",
         options.agent,

@@ -20,7 +20,7 @@ def measure(
 ) -> dict[str, Any]:
     """Train for some chunks and report env steps per second, in sum over lanes, with one GPU, all cores or so many.
 
-    Steps before the first update are not timed.
+    Steps before the first update are not timed; their second or two is in `compile_s`.
     """
     start_jax()
     if not cache:

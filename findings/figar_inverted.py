@@ -1,6 +1,6 @@
-"""Finding: which bug the published FiGAR column of the pendulum table rests on.
+"""Finding: the published collapse of FiGAR on the pendulum at large J comes from two bugs together.
 
-What the authors' code does that tenuto does not rebuild (docs/fidelity.md, P8), put back from outside one by one:
+What the authors' code does that tenuto does not rebuild (docs/fidelity.md, P8), put back from outside:
 
 - `turned-around`: logarithms of the length probabilities are handed to a sampler that divides them by their sum, so
   that a length is drawn with a chance in proportion to -log p, the least likely most often.
@@ -17,6 +17,7 @@ The last line is one JSON object.
 import json
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Literal, get_args
 from unittest.mock import patch
 
 import jax
@@ -34,7 +35,7 @@ from tenuto.report import published
 from tenuto.spaces import Box
 from tenuto.types import Nets
 
-VARIANTS = ("sound", "turned-around", "single-steps", "both")
+Variant = Literal["sound", "turned-around", "single-steps", "both"]
 SMALLEST = 1e-8  # of a probability whose logarithm is taken
 extend = Figar.extend
 
@@ -45,7 +46,7 @@ class Options:
     """Greatest length J."""
     seeds: int = 20
     """Seeds, the same for all variants."""
-    variants: tuple[str, ...] = VARIANTS
+    variants: tuple[Variant, ...] = get_args(Variant)
     """What to train."""
     steps: int = 30_000
     """Steps of each lane."""
@@ -82,5 +83,11 @@ if __name__ == "__main__":
     start_jax()
     found = {variant: score(options, variant) for variant in options.variants}
     mean, sd = published.pendulum("figar", options.max_length)
-    about = {"name": "figar_inverted", "max_length": options.max_length, "seeds": options.seeds, "steps": options.steps}
+    about: dict[str, object] = {
+        "name": "figar_inverted",
+        "max_length": options.max_length,
+        "seeds": options.seeds,
+        "steps": options.steps,
+    }
+    about["device"] = jax.local_devices()[0].device_kind
     print(json.dumps(about | found | {"published": {"mean": mean, "sd": sd}}))

@@ -171,8 +171,8 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report import pictures
 
     env = job.environment(job.envs[0])
-    judged = job.evaluate_every and all(lane["evaluation"] is not None for lane in summary["lanes"])
-    scores = np.asarray([lane["evaluation" if judged else "auc"] for lane in summary["lanes"]])
+    judged = bool(job.evaluate_every)
+    scores = np.asarray([lane["evaluation" if judged else "auc"] for lane in summary["lanes"]], float)
     caption = f"mean training return, {env.worst_return:g} counted as 0 and {env.best_return:g} as 1"
     if judged:
         caption = f"mean over the last third of training, {job.evaluation_episodes} episodes an evaluation"
@@ -186,13 +186,15 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
         table.add_column(name, justify="right" if name else "left")
     for label, mine in pictures.groups(job).items():
         e = stats.estimate(scores[mine])
-        interval = "" if math.isnan(e.low) else f"{e.low:.3f} to {e.high:.3f}"
-        table.add_row(label, f"{e.mean:.3f}", interval, "" if math.isnan(e.sd) else f"{e.sd:.3f}", str(len(mine)))
+        mean, low, high, sd = (f"{x:.{stats.digits(scores)}f}" for x in (e.mean, e.low, e.high, e.sd))
+        alone = math.isnan(e.sd)
+        table.add_row(label, mean, "" if alone else f"{low} to {high}", "" if alone else sd, str(len(mine)))
     console.print(table)
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
 
 
 def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:
+    from tenuto.errors import UserError
     from tenuto.experiments import EXPERIMENTS
     from tenuto.experiments import reproduce as work
     from tenuto.jobs import Job
@@ -205,6 +207,8 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
     episodes = experiment.episodes // 10 if command.quick else experiment.episodes
     asked = [(setting, part, *item) for setting in command.setting for part in command.parts for item in items]
     todo = work.distinct_jobs(work.entries_of(experiment, asked, command.seeds, episodes))
+    if not todo:
+        raise UserError(f"there is nothing to do for --parts {' '.join(command.parts)} with these flags")
     folder = work.claim(command.out, name, {"seeds": command.seeds, "episodes": episodes})
     stop = threading.Event()
     with stop_on_ctrl_c(stop), bars() as progress:
@@ -279,10 +283,9 @@ def bars() -> Progress:
 
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
-    note = f"return {now.recent_return:.2f}  length {now.mean_length:.2f}"
-    if not math.isnan(now.evaluation):
-        note = f"evaluation {now.evaluation:.1f}  {note}"
-    note += f"  λ {now.lam:+.2f}" if job.uses_lam else ""
+    parts = {"evaluation": now.evaluation, "return": now.recent_return, "length": now.mean_length}
+    parts |= {"λ": now.lam} if job.uses_lam else {}
+    note = "  ".join(f"{name} {value:{'+' * (name == 'λ')}.2f}" for name, value in parts.items() if value == value)
     progress.update(task, completed=now.share, note=note)
     if not console.is_terminal and time.monotonic() - _told.get(task, 0.0) > QUIET_SECONDS:
         _told[task] = time.monotonic()

@@ -43,12 +43,13 @@ class Train:
     first_seed: int = 0
     """The first seed; the others follow it."""
     episodes: int | None = None
-    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150)."""
+    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150,
+    of which the first 5 are random)."""
     schedule: list[str] | None = None
-    """How ε falls, on lava maps: log (the default), linear, fixed."""
+    """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
     lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava. An
-    adaptive agent picks it per episode, unless it is given here."""
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava.
+    Adaptive agents, such as ute-ddpg, pick it per episode unless it is given here."""
     mu: list[float] | None = None
     """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
     gamma: list[float] | None = None
@@ -62,7 +63,8 @@ class Train:
     heads: int | None = None
     """Number of heads B in UTE's ensemble; by default 10."""
     evaluate_every: int | None = None
-    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, else none."""
+    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, else none. The
+    last one is at the end of the run."""
     evaluation_episodes: int | None = None
     """Episodes of each evaluation, always with the same starts; by default 10."""
     checkpoint_seconds: float = 30.0
@@ -71,7 +73,7 @@ class Train:
 
 @dataclasses.dataclass
 class Resume:
-    """Go on with a run that was stopped, bit for bit as if it had never been.
+    """Go on with a run that was stopped, on a CPU bit for bit as if it had never been.
 
     Example: tenuto resume runs/ute
     """

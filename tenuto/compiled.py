@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tenuto import loop
+from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
 from tenuto.types import Event, Option
 
@@ -207,11 +208,13 @@ class Program:
 
     Each device runs its share of the lanes by itself; nothing is ever exchanged between them. A share has LEAST lanes
     (the first lane gets unseen twins where there are fewer), because XLA compiles batches of one and two to other
-    arithmetic: this way a lane's result on a CPU is the same to the last bit whatever its neighbours. On a GPU it is
-    so for the same number of lanes; for another number XLA may pick kernels that round differently.
+    arithmetic: this way a lane's result on a CPU is the same to the last bit whatever its neighbours. On a GPU XLA may
+    pick kernels that round differently, for another number of lanes and whenever it compiles anew.
     """
 
     def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):
+        if not tasks or len(tasks) != len(seeds):
+            raise UserError(f"each task needs a seed, and there must be one at least: {len(tasks)}, {len(seeds)} given")
         self.lanes = len(tasks)
         self.learn_every = tasks[0].plan.learn_every
         self.max_length = tasks[0].agent.extension.max_length

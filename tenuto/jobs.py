@@ -26,7 +26,7 @@ SCALARS = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
 SWEPT = NAMED + SCALARS
 LEAST = {
     **{"seeds": 1, "first_seed": 0, "episodes": 1, "max_length": 1, "heads": 1},
-    **{"evaluate_every": 0, "evaluation_episodes": 1},
+    **{"evaluate_every": 0, "evaluation_episodes": 0},
 }
 Names = str | tuple[str, ...]
 
@@ -88,9 +88,7 @@ class Job:
         family = settings.family_of(self.envs[0])
         if self.episodes is None:
             object.__setattr__(self, "episodes", family.EPISODES)
-        for name, default in zip(("evaluate_every", "evaluation_episodes"), family.EVALUATION, strict=True):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, default)
+        self._settle_evaluation(*family.EVALUATION)
         for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
@@ -100,9 +98,22 @@ class Job:
         if self.first_seed + self.seeds > 2**32:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
 
+    def _settle_evaluation(self, every: int, episodes: int) -> None:
+        """Fill in a family's habit; where nothing is evaluated, there are no episodes of it either."""
+        if self.evaluate_every is None:
+            object.__setattr__(self, "evaluate_every", every)
+        if self.evaluate_every == 0:
+            if self.evaluation_episodes:
+                raise UserError("--evaluation-episodes means nothing without --evaluate-every: give both, or neither")
+            object.__setattr__(self, "evaluation_episodes", 0)
+        elif self.evaluation_episodes is None:
+            object.__setattr__(self, "evaluation_episodes", episodes)
+        elif self.evaluation_episodes < 1:
+            raise UserError(f"--evaluation-episodes must be at least 1, not {self.evaluation_episodes}")
+
     def _check_that_lanes_share_a_program(self) -> None:
         one_family = len({envs.family(env) for env in self.envs}) == 1
-        distinct = {id(task): task for task in self.tasks()}
+        distinct = {id(task): task for task in self.tasks()} if one_family else {}
         programs = [program_of(task) for task in distinct.values()]
         if not one_family or any(program != programs[0] for program in programs):
             names = " and ".join(map(envs.short, self.envs))
@@ -221,7 +232,7 @@ class Job:
         agent, plan = task.agent, task.plan
         if name == "lam":
             if not isinstance(agent.extension, Uncertain):
-                raise UserError(f"agent '{self.agent}' takes no --lam: only agents with UTE's ensemble do, such as ute")
+                raise UserError(f"agent '{self.agent}' takes no --lam: only UTE's agents do (ute, ute-ddpg and so on)")
             return dataclasses.replace(task, agent=dataclasses.replace(agent, lam=Constant(value)))
         if name == "mu":
             if not isinstance(agent.extension, Zeta):
@@ -235,9 +246,8 @@ class Job:
         changed: dict[str, Any] = {name: value}
         if name == "epsilon_horizon":
             if plan.epsilon.start == plan.epsilon.end:
-                raise UserError(
-                    "--epsilon-horizon means nothing where ε is fixed: leave it out, or drop fixed from --schedule"
-                )
+                remedy = "leave it out, or drop fixed from --schedule" if self.schedule else "leave it out"
+                raise UserError(f"--epsilon-horizon means nothing where ε is fixed: {remedy}")
             changed = {"epsilon": dataclasses.replace(plan.epsilon, horizon=value)}
         return dataclasses.replace(task, plan=dataclasses.replace(plan, **changed))
 

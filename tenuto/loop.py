@@ -3,6 +3,7 @@
 `compiled.py` puts a JAX environment between `choose` and `absorb`; a host loop can put any other there.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,7 +22,8 @@ from tenuto.plan import Plan
 from tenuto.replay import Replay
 from tenuto.types import Event, Nets, Option, Span, TimeStep
 
-WARMUP, VALUES = 101, 102  # numbers folded into a key for what not every agent draws: others keep their streams
+# Folded into a key for what not every agent draws, so that others keep their streams.
+WARMUP, VALUES, LESSONS = 101, 102, 103
 N_STEP_DRAWS = 3  # n-step updates draw this many batches and use the first batch of spans they may use
 
 
@@ -33,10 +35,13 @@ class Task(eqx.Module):
     plan: Plan
 
     def __check_init__(self) -> None:
-        actions = self.env.actions
+        actions, extension, action = self.env.actions, self.agent.extension, self.agent.action
+        if not extension.suits(actions):
+            name, lengths = type(extension).__name__, extension.lengths
+            raise UserError(f"{name} with lengths {lengths} cannot be used where there are {actions.words}")
         if not self.agent.suits(actions):
-            parts = f"{type(self.agent.action).__name__} with {type(self.agent.extension).__name__}"
-            raise UserError(f"{parts} cannot act in an environment with {actions.words}")
+            offered = extension.choices(actions).words
+            raise UserError(f"{type(action).__name__} cannot choose from {offered}")
 
 
 class Brain(NamedTuple):
@@ -217,7 +222,8 @@ def absorb(
 def learn(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
     """One update of the option values, then one of the action values, from the t steps stored so far.
 
-    A lane that has finished its episodes learns no more: its networks stay as they were.
+    A lane that has finished its episodes learns no more: its networks stay as they were. Whoever calls it keeps to the
+    plan's `learn_every` and `warmup`.
     """
     k_extension, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
@@ -256,54 +262,51 @@ def learn_extension(
 def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain:
     """One update of the action learner: its lessons in their order, on one batch."""
     k_sample, k_loss = jax.random.split(key)
-    lessons = task.agent.action.lessons()
     spans, usable = sample_for_action(task, lane, t, k_sample)
     brain = lane.brain
-    for number, lesson in enumerate(lessons):
-        k_lesson = jax.random.fold_in(k_loss, number) if number else k_loss
-
-        def teach(
-            brain: Brain, number: int = number, lesson: Lesson = lesson, key: Array = k_lesson
-        ) -> tuple[Nets, tuple[Any, ...]]:
-            part, state = learn_lesson(task, lane, brain, lesson, brain.action_optimisers[number], spans, usable, key)
-            states = brain.action_optimisers
-            whole = part if not lesson.part else brain.action._replace(**{lesson.part: part})
-            return whole, (*states[:number], state, *states[number + 1 :])
-
+    for number, lesson in enumerate(task.agent.action.lessons()):
+        k_lesson = jax.random.fold_in(key, LESSONS + number) if number else k_loss
+        teach = partial(learn_lesson, task, lane, number, lesson, spans, usable, k_lesson)
         if lesson.every == 1:
-            action, states = teach(brain)
+            brain = teach(brain)
         else:
             due = t // task.plan.learn_every % lesson.every == 0
-            action, states = jax.lax.cond(due, teach, lambda b: (b.action, b.action_optimisers), brain)
-        brain = brain._replace(action=action, action_optimisers=states)
+            brain = jax.lax.cond(due, teach, lambda brain: brain, brain)
     return brain
 
 
 def learn_lesson(
     task: Task,
     lane: Lane,
-    brain: Brain,
+    number: int,
     lesson: Lesson,
-    state: Any,
     spans: Span,
     usable: Float[Array, " batch"],
     key: Array,
-) -> tuple[Nets, Any]:
-    """The lesson's part of the networks after one gradient step, and its optimiser's state."""
+    brain: Brain,
+) -> Brain:
+    """The brain after one gradient step of the lesson's part of the networks."""
     choices = task.agent.extension.choices(task.env.actions)
     keys = jax.random.split(key, len(usable))
 
     def loss(part: Nets) -> Float[Array, ""]:
-        nets = part if not lesson.part else brain.action._replace(**{lesson.part: part})
+        nets = with_part(brain.action, lesson, part)
         each, weight = jax.vmap(lambda s, k: lesson.loss(nets, brain.target, s, k, choices))(spans, keys)
         return td.masked_mean(each, weight * usable[:, None])
 
-    return descend(task, lane, loss, part_of(brain.action, lesson), state)
+    states = list(brain.action_optimisers)
+    part, states[number] = descend(task, lane, loss, part_of(brain.action, lesson), states[number])
+    return brain._replace(action=with_part(brain.action, lesson, part), action_optimisers=tuple(states))
 
 
 def part_of(nets: Nets, lesson: Lesson) -> Nets:
     """What a lesson moves."""
     return getattr(nets, lesson.part) if lesson.part else nets
+
+
+def with_part(nets: Nets, lesson: Lesson, part: Nets) -> Nets:
+    """The networks with another such part."""
+    return nets._replace(**{lesson.part: part}) if lesson.part else part
 
 
 def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> tuple[Span, Float[Array, " batch"]]:

@@ -21,7 +21,7 @@ class Records:
     """
 
     def __init__(self, **arrays: np.ndarray):
-        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        self._arrays = _no_evaluations(len(arrays["count"])) | {name: np.asarray(a) for name, a in arrays.items()}
 
     @classmethod
     def empty(cls, lanes: int, max_length: int, places: int) -> "Records":
@@ -33,9 +33,6 @@ class Records:
             visits=np.zeros((lanes, STAGES, places), np.int32),
             clock=np.zeros(0, np.int32),
             diverged=np.full(lanes, -1, np.int32),
-            evaluated=np.zeros(0, np.int32),
-            evaluation_lam=np.zeros((lanes, 0), np.float32),
-            **{f"evaluation_{name}": np.zeros((lanes, 0, 0), PER_EPISODE[name]) for name in PER_EVALUATION},
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -82,13 +79,24 @@ class Records:
         now["evaluated"] = np.append(now["evaluated"], np.int32(t))
 
     def last_third(self, name: str) -> np.ndarray:
-        """Each lane's mean over the evaluations in the last third of training, per episode; NaN where there are none.
-        `name` is returns, steps, decisions or lam."""
-        clock, values = self["evaluated"], self[f"evaluation_{name}"]
+        """Each lane's mean over the evaluations in the last third of its own training, up to the first after its end;
+        NaN where there are none. `name` is returns, steps, decisions or lam."""
+        clock, ends = self["evaluated"], self["steps"].sum(1)
         if not len(clock):
-            return np.full(len(values), np.nan)
-        late = values[:, clock > clock[-1] * 2 / 3]
-        return late.reshape(len(late), -1).mean(1, dtype=np.float64)
+            return np.full(len(ends), np.nan)
+        values = self[f"evaluation_{name}"].reshape(len(ends), len(clock), -1).mean(2, dtype=np.float64)
+        late = (clock > ends[:, None] * 2 / 3) & (np.arange(len(clock)) <= np.searchsorted(clock, ends)[:, None])
+        counted = np.where(late, values, 0.0).sum(1)
+        return np.divide(counted, late.sum(1), out=np.full(len(ends), np.nan), where=late.any(1))
+
+
+def _no_evaluations(lanes: int) -> dict[str, np.ndarray]:
+    """What a run has that was not evaluated, or not yet."""
+    return {
+        "evaluated": np.zeros(0, np.int32),
+        "evaluation_lam": np.zeros((lanes, 0), np.float32),
+        **{f"evaluation_{name}": np.zeros((lanes, 0, 0), PER_EPISODE[name]) for name in PER_EVALUATION},
+    }
 
 
 def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:

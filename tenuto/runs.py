@@ -108,6 +108,8 @@ def _run(
                 _save(program, folder, kept, seconds + writing - began)
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
+    if every and program.t not in kept["evaluated"][-1:]:  # what was learned last is judged too
+        kept.judge(program.evaluate(job.evaluation_episodes), program.t)
     return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0].env)
 
 
@@ -299,9 +301,9 @@ def rounds_per_chunk(learn_every: int, episodes: int | None = None, evaluate_eve
     """About CHUNK_STEPS steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
     if one is near, so that runs with one update per episode end with a whole chunk. Between evaluations there are
     several chunks."""
-    if evaluate_every:
-        return max(1, min(CHUNK_STEPS, evaluate_every // CHUNKS_PER_EVALUATION) // learn_every)
     most = max(1, min(CHUNK_STEPS // learn_every, CHUNK_UPDATES))
+    if evaluate_every:
+        return min(most, max(1, evaluate_every // CHUNKS_PER_EVALUATION // learn_every))
     if episodes is None or learn_every == 1:
         return most
     near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]

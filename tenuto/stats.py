@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+LARGE = 10.0
 RESAMPLES = 10_000
 
 
@@ -28,3 +29,9 @@ def estimate(values: np.ndarray) -> Estimate:
         (values,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=np.random.default_rng(0)
     ).confidence_interval
     return Estimate(mean, sd, float(interval.low), float(interval.high))
+
+
+def digits(numbers: np.ndarray | list[float]) -> int:
+    """Decimals that numbers shown side by side need: three for scores, one for returns in the tens and hundreds."""
+    finite = np.abs(np.asarray(numbers, np.float64))
+    return 1 if np.nanmax(finite, initial=0.0) >= LARGE else 3

@@ -419,7 +419,7 @@ def update(task: Task, lane: Lane, t: Array) -> tuple[Lane, Span, list[Array]]:
     k_sample, k_loss = jax.random.split(k_action)
     spans, _ = loop.sample_for_action(task, lane, t, k_sample)
     later = range(1, len(task.agent.action.lessons()))
-    keys = [k_loss, *(jax.random.fold_in(k_loss, number) for number in later)]
+    keys = [k_loss, *(jax.random.fold_in(k_action, loop.LESSONS + number) for number in later)]
     noise = [jax.vmap(lambda k: jax.random.normal(k, (2,)))(jax.random.split(key, task.plan.batch)) for key in keys]
     return loop.learn(task, lane, t), spans, noise
 
@@ -1028,13 +1028,13 @@ def test_a_job_for_the_wrong_agent_is_refused_with_those_that_can(env: str, agen
 @pytest.mark.parametrize(
     ("agent", "env", "words"),
     [
-        (Agent(DoubleQ()), Pendulum(), r"DoubleQ with Joint .* continuous actions of shape \(1,\)"),
-        (Agent(DDPG()), Chain(5), "DDPG with Joint .* 2 discrete actions"),
-        (Agent(SAC(), SkipQ(4)), Chain(5), "SAC with SkipQ .* 2 discrete actions"),
-        (Agent(DDPG(), Joint((1, 4))), Pendulum(), "DDPG with Joint .* continuous"),
-        (Agent(SAC(), Figar(4)), Pendulum(), "SAC with Figar .* continuous"),
-        (Agent(DDPG(), Figar(4)), Chain(5), "DDPG with Figar .* discrete"),
-        (Agent(DoubleQ(), Figar(4)), Chain(5), "DoubleQ with Figar .* discrete"),
+        (Agent(DoubleQ()), Pendulum(), r"DoubleQ cannot choose from continuous actions of shape \(1,\)"),
+        (Agent(DDPG()), Chain(5), "DDPG cannot choose from 2 discrete actions"),
+        (Agent(SAC(), SkipQ(4)), Chain(5), "SAC cannot choose from 2 discrete actions"),
+        (Agent(DDPG(), Joint((1, 4))), Pendulum(), r"Joint with lengths \(1, 4\) .* continuous"),
+        (Agent(SAC(), Figar(4)), Pendulum(), "SAC cannot choose from continuous .* with 4 lengths"),
+        (Agent(DDPG(), Figar(4)), Chain(5), "Figar with lengths .* discrete"),
+        (Agent(DoubleQ(), Figar(4)), Chain(5), "Figar with lengths .* discrete"),
     ],
 )
 def test_a_task_of_parts_that_do_not_fit_is_refused(agent: Agent, env: AbstractEnv, words: str) -> None:

@@ -68,7 +68,7 @@ def train(out: Path, *words: str, env: str = "chain-10", agent: str = "ddqn") ->
         (["--learning-rate", "0"], ["--learning-rate", "greater than 0"]),
         (["--epsilon-horizon", "-1"], ["--epsilon-horizon", "greater than 0"]),
         (["--lam", "2"], ["'ddqn'", "--lam", "ute"]),
-        (["--agent", "ute-adaptive", "--lam", "2"], ["'ute-adaptive'", "--lam"]),
+        (["--agent", "temporl", "--lam", "2"], ["'temporl'", "--lam", "ute-ddpg"]),
         (["--mu", "2"], ["'ddqn'", "--mu", "ez-greedy"]),
     ],
     ids=" ".join,

@@ -13,6 +13,7 @@ from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, pendulum
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.jobs import Job
+from tenuto.records import Records
 from tenuto.report import cells, published
 from tenuto.runs import Interrupted
 
@@ -54,13 +55,13 @@ def folders_of(folder):
 
 
 def test_agents_for_continuous_actions_train_and_are_evaluated(folder):
-    """600 steps: an evaluation after 250 and 500; all numbers finite; every network moved from where it started."""
+    """600 steps: an evaluation after 250 and 500 and at the end; all numbers finite; lanes differ."""
     found = folders_of(folder)
     assert set(found) == {"ddpg", "figar", "temporl-ddpg", "ute-ddpg", "ute-td3", "ute-sac"}
     for agent, job in found.items():
         kept, networks = runs.read_records(job), runs.read_networks(job)
-        assert kept["evaluated"].tolist() == [250, 500]
-        assert kept["evaluation_returns"].shape == (SEEDS, 2, 10)
+        assert kept["evaluated"].tolist() == [250, 500, 600]
+        assert kept["evaluation_returns"].shape == (SEEDS, 3, 10)
         assert ((kept["evaluation_returns"] < 0) & (kept["evaluation_returns"] > -3300)).all()
         assert (kept["evaluation_steps"] == 200).all()
         least = 200 if agent == "ddpg" else 100
@@ -81,13 +82,13 @@ def test_the_table_has_a_cell_for_each_agent_and_length_with_the_published_numbe
     assert (main["ute-ddpg", "2"].published, main["ute-ddpg", "2"].published_sd) == (-152.6, 17.2)
     for (agent, _), cell in main.items():
         kept = runs.read_records(folders_of(folder)[agent])
-        np.testing.assert_allclose(cell.values, kept["evaluation_returns"][:, 1].mean(1), rtol=1e-5)
+        np.testing.assert_allclose(cell.values, kept["evaluation_returns"][:, 1:].mean((1, 2)), rtol=1e-5)
         decisions = made["decisions", cell.row, agent, "released"]
-        np.testing.assert_allclose(decisions.values, kept["evaluation_decisions"][:, 1].mean(1), rtol=1e-5)
+        np.testing.assert_allclose(decisions.values, kept["evaluation_decisions"][:, 1:].mean((1, 2)), rtol=1e-5)
         assert cell.steps == 600
     text = (folder / "table.md").read_text()
     assert "-156.9 ± 23.2" in text
-    assert "log-probabilities" in text  # the bug behind the published FiGAR row
+    assert "log-probabilities" in text  # a bug behind the published FiGAR column
     others = {(cell.column, cell.row) for cell in made.values() if cell.table == "learners"}
     assert others == {("ute-td3", "2"), ("ute-sac", "2")}
 
@@ -114,14 +115,31 @@ def test_a_run_that_was_stopped_between_evaluations_goes_on_to_the_same_end(fold
     assert [line["step"] for line in lines if line["evaluation"]] == [250, 500]
 
 
+def test_the_last_third_is_a_lanes_own_and_ends_with_its_training():
+    """Lane 0 trains for 300 steps, lane 1 for 100 and rests: what it does after its end is not counted."""
+    kept = Records(
+        count=np.asarray([3, 1]),
+        steps=np.asarray([[100, 100, 100], [100, 0, 0]]),
+        evaluated=np.arange(50, 301, 50),
+        evaluation_returns=np.arange(12.0).reshape(2, 6, 1),
+        evaluation_lam=np.arange(12.0).reshape(2, 6),
+    )
+    np.testing.assert_allclose(kept.last_third("returns"), [4.5, 7.0])  # at 250 and 300; at 100
+    np.testing.assert_allclose(kept.last_third("lam"), [4.5, 7.0])
+    never = Records(count=np.zeros(2), steps=np.zeros((2, 0)))
+    assert np.isnan(never.last_third("returns")).all()
+    assert never["evaluation_returns"].shape == (2, 0, 0)
+
+
 def test_evaluation_can_be_asked_for_elsewhere(tmp_path):
     job = Job("chain-5", "random", seeds=2, episodes=30, evaluate_every=100, evaluation_episodes=3)
     runs.run(job, tmp_path / "chain")
     kept = runs.read_records(tmp_path / "chain")
     assert kept["evaluation_returns"].shape[2] == 3
     # Updates, and so chunks, come every 13 steps: an evaluation follows the first chunk that passes a hundred.
-    assert [t // 100 for t in kept["evaluated"]] == [1, 2, 3]
+    assert [t // 100 for t in kept["evaluated"]] == [1, 2, 3, 3]  # and one at the end, after 390 steps
     assert (kept["evaluated"] % 13 == 0).all()
+    assert kept["evaluated"][-1] == 390
 
 
 @pytest.mark.parametrize(
@@ -135,10 +153,29 @@ def test_evaluation_can_be_asked_for_elsewhere(tmp_path):
         (["--env", "pendulum-v1", "--agent", "ddpg", "--setting", "texts"], ["texts", "text"]),
         (["--env", "pendulum-v1", "--agent", "ddpg", "--evaluate-every", "-1"], ["--evaluate-every", "at least 0"]),
         (["--env", "pendulum-v1", "--agent", "ddpg", "--evaluation-episodes", "0"], ["--evaluation-episodes", "1"]),
+        (["--env", "chain-10", "--agent", "ute", "--evaluation-episodes", "3"], ["--evaluate-every", "both"]),
+        (["--env", "pendulum-v1", "chain-10", "--agent", "ddpg"], ["pendulum-v1 and chain-10", "share"]),
+        (["--env", "pendulum-v1", "--agent", "ddpg", "--epsilon-horizon", "9"], ["ε is fixed", "leave it out"]),
     ],
 )
 def test_wrong_words_are_told_what_would_be_right(words, told, tmp_path, capsys):
     assert cli.run(["train", *words, "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    for word in told:
+        assert word in said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--max-lengths", "0"], ["--max-lengths", "at least 1"]),
+        (["--max-lengths"], ["--max-lengths", "no value"]),
+        (["--parts", "lambdas", "--max-lengths", "1"], ["nothing to do", "lambdas"]),
+    ],
+)
+def test_experiments_that_cannot_be_made_are_refused(words, told, tmp_path, capsys):
+    assert cli.run(["reproduce", "pendulum", *words, "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     for word in told:
         assert word in said

@@ -20,8 +20,13 @@ def folder_of(source: Source, folder: Path) -> Path:
 
 def kept_of(source: Source, folder: Path, name: str) -> np.ndarray:
     """One array of the records, of the source's lanes."""
+    return records_of(source, folder)[name][np.asarray(source.mine())]
+
+
+def records_of(source: Source, folder: Path) -> Records:
+    """All records of the source's job."""
     job = folder_of(source, folder).absolute()
-    return _records(job, finished_at(job))[name][np.asarray(source.mine())]
+    return _records(job, finished_at(job))
 
 
 def finished_at(folder: Path) -> int:
@@ -71,14 +76,12 @@ def judged_lambda(source: Source, folder: Path) -> np.ndarray:
 
 
 def _last_third(source: Source, folder: Path, name: str) -> np.ndarray:
-    job = folder_of(source, folder).absolute()
-    return _records(job, finished_at(job)).last_third(name)[np.asarray(source.mine())]
+    return records_of(source, folder).last_third(name)[np.asarray(source.mine())]
 
 
 def judged(source: Source, folder: Path) -> figures.Judged:
     """What the lanes' evaluations gave over training."""
-    job = folder_of(source, folder).absolute()
-    return figures.Judged.of(_records(job, finished_at(job)), np.flatnonzero(source.mine()))
+    return figures.Judged.of(records_of(source, folder), np.flatnonzero(source.mine()))
 
 
 def calibration(source: Source, folder: Path) -> np.ndarray:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tenuto.errors import UserError
 from tenuto.experiments import measures
 from tenuto.experiments.entry import Entry, Experiment, Source
 from tenuto.jobs import Job
@@ -39,6 +40,8 @@ RETURN, DECISIONS = "evaluation return", "decisions per episode"
 
 def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int) -> list[Entry]:
     """Every cell of one part for one greatest length J."""
+    if max_length < 1:
+        raise UserError(f"--max-lengths must be at least 1 (the action learner alone), not {max_length}")
     job = partial(Job, ENV, setting=setting, seeds=seeds, episodes=episodes)
     return list({"main": _main, "learners": _learners, "lambdas": _lambdas}[part](job, max_length))
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from tenuto.errors import UserError
 from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
 from tenuto.types import Nets, Span
@@ -30,6 +31,10 @@ class AbstractExtension(eqx.Module):
     @abstractmethod
     def max_length(self) -> int:
         """J: no option is longer."""
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.max_length, int) or self.max_length < 1:
+            raise UserError(f"the greatest length must be a whole number from 1 up, not {self.max_length}")
 
     @property
     @abstractmethod

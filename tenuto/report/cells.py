@@ -62,6 +62,8 @@ def write(cells: Iterable[Cell], folder: Path) -> list[Cell]:
     rows = [cell._asdict() | {"ci95": list(cell.ci95)} for cell in listed]
     for row in rows:
         del row["values"]
+        if row["published_sd"] is None:
+            del row["published_sd"]
     lanes = io.StringIO()
     table = csv.writer(lanes, lineterminator="\n")
     table.writerow(["table", "row", "column", "setting", "seed", "value"])

@@ -79,7 +79,8 @@ def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title
             colour = COLOURS[names.index(name) % len(COLOURS)]
             for axis, values in zip(column, (judged.returns, judged.decisions), strict=True):
                 mean, half = values.mean(0), interval(values.T)
-                axis.plot(judged.steps, mean, color=colour, label=name, linewidth=1.3)
+                marker = "." if len(mean) == 1 else None
+                axis.plot(judged.steps, mean, color=colour, label=name, linewidth=1.3, marker=marker)
                 axis.fill_between(judged.steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
         for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
             axis.set_ylabel(measured, fontsize=8)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from tenuto import stats
 from tenuto.report import published
 from tenuto.report.cells import Cell
 
 WIDE = 5
-LARGE = 10.0  # numbers from which one decimal is enough
 MARK = {True: "✓", False: "✗", None: ""}
 
 
@@ -30,8 +30,9 @@ def rich_table(cells: Sequence[Cell], title: str) -> Table:
     table.add_column("")
     for column in columns:
         table.add_column(column, justify="right")
+    digits = stats.digits([cell.mean for cell in cells])
     for row in rows:
-        table.add_row(row, *(_rich_cell(grid.get((row, column))) for column in columns))
+        table.add_row(row, *(_rich_cell(grid.get((row, column)), digits) for column in columns))
     return table
 
 
@@ -39,8 +40,9 @@ def markdown(cells: Sequence[Cell], title: str) -> str:
     rows, columns, grid = _layout(cells)
     lines = [f"### {title}", "", caption(cells), "", f"| | {' | '.join(columns)} |"]
     lines.append("|---|" + "---:|" * len(columns))
+    digits = stats.digits([cell.mean for cell in cells])
     for row in rows:
-        lines.append(f"| {row} | " + " | ".join(_plain_cell(grid.get((row, c))) for c in columns) + " |")
+        lines.append(f"| {row} | " + " | ".join(_plain_cell(grid.get((row, c)), digits) for c in columns) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -71,9 +73,7 @@ def _layout(cells: Sequence[Cell]) -> tuple[list[str], list[str], dict[tuple[str
     return rows, columns, {(cell.row, cell.column): cell for cell in cells}
 
 
-def _numbers(cell: Cell) -> tuple[str, str]:
-    digits = 3 if abs(cell.mean) < LARGE else 1
-
+def _numbers(cell: Cell, digits: int) -> tuple[str, str]:
     def spell(number: float) -> str:
         return f"{number:.{digits}f}"
 
@@ -83,16 +83,16 @@ def _numbers(cell: Cell) -> tuple[str, str]:
     if cell.published is None:
         return ours, ""
     spread = "" if cell.published_sd is None else f" ± {spell(cell.published_sd)}"
-    return ours, f" ({spell(cell.published)}{spread} {MARK[cell.agrees]})"
+    return ours, f" ({spell(cell.published)}{spread} {MARK[cell.agrees]}".rstrip() + ")"
 
 
-def _plain_cell(cell: Cell | None) -> str:
-    return "" if cell is None else "".join(_numbers(cell))
+def _plain_cell(cell: Cell | None, digits: int) -> str:
+    return "" if cell is None else "".join(_numbers(cell, digits))
 
 
-def _rich_cell(cell: Cell | None) -> str:
+def _rich_cell(cell: Cell | None, digits: int) -> str:
     if cell is None:
         return ""
-    ours, theirs = _numbers(cell)
+    ours, theirs = _numbers(cell, digits)
     colour = {True: "green", False: "yellow", None: "dim"}[cell.agrees]
     return ours.replace("[", r"\[") + f"[{colour}]{theirs}[/]"
