@@ -6,6 +6,10 @@ from pathlib import Path
 
 import jax
 
+# Cores work on lanes of their own: helping each other inside one small product only costs time. The other library for
+# products rounds differently for different numbers of lanes, and is no faster here.
+XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
+
 
 def start_jax() -> None:
     """One CPU device per core, full float32 products, and a compilation cache that outlives the process."""
@@ -14,10 +18,7 @@ def start_jax() -> None:
         jax.config.update("jax_compilation_cache_dir", str(home / "tenuto" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     jax.config.update("jax_default_matmul_precision", "float32")  # a GPU would round factors to 10 bits (TF32)
-    # Cores work on lanes of their own: helping each other inside one small product only costs time. The other library
-    # for products rounds differently for different numbers of lanes, and is no faster here.
-    flags = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
-    os.environ.setdefault("XLA_FLAGS", flags)
+    os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(RuntimeError):  # JAX is in use already: it keeps the devices it has
         jax.config.update("jax_num_cpu_devices", cores)

@@ -26,7 +26,7 @@ SCALARS = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
 SWEPT = NAMED + SCALARS
 LEAST = {
     **{"seeds": 1, "first_seed": 0, "episodes": 1, "max_length": 1, "heads": 1},
-    **{"evaluate_every": 0, "evaluation_episodes": 0},
+    **{"evaluate_every": 0, "evaluation_episodes": 1},
 }
 Names = str | tuple[str, ...]
 
@@ -54,7 +54,7 @@ class Job:
     max_length: int | None = None
     heads: int | None = None
     evaluate_every: int | None = None  # steps; 0: never
-    evaluation_episodes: int | None = None
+    evaluation_episodes: int | None = None  # stays None where nothing is evaluated
     maps: tuple[tuple[str, ...], ...] = ()  # the rows of each map of one's own, read when the job is made
 
     def __post_init__(self) -> None:
@@ -102,14 +102,10 @@ class Job:
         """Fill in a family's habit; where nothing is evaluated, there are no episodes of it either."""
         if self.evaluate_every is None:
             object.__setattr__(self, "evaluate_every", every)
-        if self.evaluate_every == 0:
-            if self.evaluation_episodes:
-                raise UserError("--evaluation-episodes means nothing without --evaluate-every: give both, or neither")
-            object.__setattr__(self, "evaluation_episodes", 0)
-        elif self.evaluation_episodes is None:
+        if self.evaluate_every == 0 and self.evaluation_episodes is not None:
+            raise UserError("--evaluation-episodes means nothing without --evaluate-every: give both, or neither")
+        if self.evaluate_every != 0 and self.evaluation_episodes is None:
             object.__setattr__(self, "evaluation_episodes", episodes)
-        elif self.evaluation_episodes < 1:
-            raise UserError(f"--evaluation-episodes must be at least 1, not {self.evaluation_episodes}")
 
     def _check_that_lanes_share_a_program(self) -> None:
         one_family = len({envs.family(env) for env in self.envs}) == 1

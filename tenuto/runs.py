@@ -83,9 +83,7 @@ def _run(
     program = Program(tasks, [lane["seed"] for lane in job.lanes()], devices)
     kept, seconds = _begin_or_resume(program, folder)
     assert job.episodes is not None  # Job sets them; said for the type checker
-    assert job.evaluate_every is not None
-    assert job.evaluation_episodes is not None
-    every = job.evaluate_every
+    every, judged_in = job.evaluate_every or 0, job.evaluation_episodes or 0
     rounds = rounds_per_chunk(program.learn_every, job.episodes, every)
     began = saved = time.monotonic()
     pause = checkpoint_seconds
@@ -98,7 +96,7 @@ def _run(
             due = -(-(every - before % every) // program.learn_every) if every else rounds
             kept.add(program.advance(min(rounds, due)), program.t)
             if every and program.t // every > before // every:
-                kept.judge(program.evaluate(job.evaluation_episodes), program.t)
+                kept.judge(program.evaluate(judged_in), program.t)
             progress = _progress(kept, job.episodes)
             metrics.write(_metrics_line(kept) + "\n")
             metrics.flush()
@@ -109,7 +107,7 @@ def _run(
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
     if every and program.t not in kept["evaluated"][-1:]:  # what was learned last is judged too
-        kept.judge(program.evaluate(job.evaluation_episodes), program.t)
+        kept.judge(program.evaluate(judged_in), program.t)
     return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0].env)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -9,13 +10,15 @@ import pytest
 
 from tenuto import agents
 from tenuto.actions import BootstrappedQ, DoubleQ
-from tenuto.devices import start_jax
+from tenuto.devices import XLA_FLAGS, start_jax
 from tenuto.envs import AbstractEnv, Chain
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
 
+# Compiling is nearly all of the time: the compiler's cheaper passes halve it.
+os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=1")
 start_jax()
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("COLUMNS", "160")
@@ -45,6 +48,13 @@ def tiny_task(agent: str, length: int = 5, env: AbstractEnv | None = None, **pla
         "learning_rate": 1e-2,
     }
     return Task(dataclasses.replace(whole, **parts), env, Plan(**(defaults | plan)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs_at_a_time() -> Iterator[None]:
+    """A process can map only so much memory, and every compiled program takes some."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

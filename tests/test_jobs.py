@@ -312,15 +312,17 @@ CHANGES: dict[str, Any] = {
     "schedule": "linear",
     "max_length": 9,
     "heads": 9,
+    "evaluate_every": 100,
 }
 UTE = Job("chain-10", "ute", seeds=2, episodes=100)
 
 
 def test_no_two_configurations_share_a_name():
     ez = Job("chain-10", "ez-greedy", seeds=2, episodes=100)
-    made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,))]
+    judged = dataclasses.replace(UTE, evaluate_every=100, evaluation_episodes=3)
+    made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,)), judged]
     made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
-    assert {*CHANGES, "mu", "maps"} == {f.name for f in dataclasses.fields(Job)}
+    assert {*CHANGES, "mu", "maps", "evaluation_episodes"} == {f.name for f in dataclasses.fields(Job)}
     assert len({job.name for job in made}) == len(made)
 
 
