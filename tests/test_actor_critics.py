@@ -942,12 +942,13 @@ def test_evaluation_leaves_the_lanes_untouched(life: Life) -> None:
 
 
 def test_a_lane_alone_is_judged_as_in_company(life: Life) -> None:
+    """To a unit in the last place: for networks this small, jax 0.12 rounds sums over few episodes differently."""
     alone = Program([SWINGER], SEEDS[2:3])
     lanes, running = life.states[2]
     keys = {name: jax.random.wrap_key_data(getattr(lanes, name)) for name in ("step_key", "learn_key")}
     alone.restore(jax.tree.map(lambda x: x[2:3], (lanes._replace(**keys), running)), life.clocks[2])
     for a, b in zip(alone.evaluate(EPISODES), life.evaluations[2], strict=True):
-        np.testing.assert_array_equal(a[0], b[2])
+        np.testing.assert_allclose(a[0], b[2], rtol=3e-7, atol=0)
 
 
 # --- a shared trunk --------------------------------------------------------------------------------------------
