@@ -38,8 +38,8 @@ class Options:
     rounds: int = 100
     """Steps of each lane in a chunk."""
     cores: int | None = None
-    """CPU cores to use; by default all. Cores that are threads of one share its arithmetic: 1 tells what a whole
-    core does."""
+    """CPU cores to use; by default all. Virtual cores may share their arithmetic: 1 tells what one does while the
+    others are idle."""
     cache: bool = False
     """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""
 

@@ -1,10 +1,10 @@
-"""Finding: the published collapse of FiGAR on the pendulum at large J comes from two bugs together.
+"""Finding: a likely cause of FiGAR's published collapse on the pendulum at large J, two bugs together.
 
 What the authors' code does that tenuto does not rebuild (docs/fidelity.md, P8), put back from outside:
 
 - `turned-around`: logarithms of the length probabilities are handed to a sampler that divides them by their sum, so
   that a length is drawn with a chance in proportion to -log p, the least likely most often.
-- `single-steps`: the critic is taught as if a choice lasted one step: reward and discount of one step, so that it never
+- `single-steps` (our reading of its single γ): the critic is taught as if a choice lasted one step: reward and discount of one step, so that it never
   learns what a length is worth.
 
 All variants are trained on the same seeds.
