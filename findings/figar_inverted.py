@@ -4,8 +4,8 @@ What the authors' code does that tenuto does not rebuild (docs/fidelity.md, P8),
 
 - `turned-around`: logarithms of the length probabilities are handed to a sampler that divides them by their sum, so
   that a length is drawn with a chance in proportion to -log p, the least likely most often.
-- `single-steps` (our reading of its single γ): the critic is taught as if a choice lasted one step: reward and discount of one step, so that it never
-  learns what a length is worth.
+- `single-steps` (our reading of its single γ): the critic is taught as if a choice lasted one step, with the reward and
+  discount of one step, so that it never learns what a length is worth.
 
 All variants are trained on the same seeds.
 

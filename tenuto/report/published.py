@@ -144,8 +144,8 @@ NOTES = (
         "tab:pendulum",
         "figar",
         "figar: the published numbers come from code that hands log-probabilities to a sampler of probabilities, so "
-        "that the least likely length is drawn most often, and discounts once whatever the length; in a short trial the "
-        "two together gave -1320 at J = 8 (findings/figar_inverted.py). Not rebuilt here.",
+        "that the least likely length is drawn most often, and discounts once whatever the length; in a short trial "
+        "the two together gave -1320 at J = 8 (findings/figar_inverted.py). Not rebuilt here.",
     ),
     Note(
         "tab:pendulum",
