@@ -82,7 +82,7 @@ def _run(
     tasks = job.tasks()
     program = Program(tasks, [lane["seed"] for lane in job.lanes()], devices)
     kept, seconds = _begin_or_resume(program, folder)
-    assert job.episodes is not None  # Job sets them; said for the type checker
+    assert job.episodes is not None  # Job sets it; said for the type checker
     every, judged_in = job.evaluate_every or 0, job.evaluation_episodes or 0
     rounds = rounds_per_chunk(program.learn_every, job.episodes, every)
     began = saved = time.monotonic()
