@@ -54,7 +54,7 @@ def score(options: Options) -> stats.Estimate:
     program = Program(tasks, range(options.seeds), jax.local_devices())
     program.begin()
     returns = np.concatenate([program.advance(50).returns[:, :50] for _ in range(20)], axis=1)
-    return stats.estimate(records.auc(returns, 0.0, tasks[0].env.best_return))
+    return stats.estimate(records.auc(returns, 0.0, job.environment(job.envs[0]).best_return))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ A round is `learn_every` environment steps of every lane, then one update of eve
 The clock `t` is shared by all lanes, so nothing here branches on a lane's own data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -16,11 +16,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tenuto import loop
+from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
+from tenuto.plan import Plan
 from tenuto.types import Event, Option
 
-STAGES = 50  # equal parts of a lane's episodes, for what is counted over training
+STAGES = 50  # equal parts of a run, for what is counted over training
+EMPTY: Mapping[str, np.ndarray] = {}
 LEAST = 3  # lanes of a device's share
 EVALUATION = 100  # folded into a lane's first key; its other uses are numbered from 0
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
@@ -97,7 +100,7 @@ def run(
         lanes, events = all_rounds(act_and_learn)(lanes)
     stream = jax.tree.map(lambda x: x.reshape(rounds * every, -1), events)  # (steps, lanes)
     count = partial(summarise, rows=rows, J=tasks.agent.extension.max_length, places=tasks.env.places)
-    running, chunk = jax.vmap(count, (0, 1, 0, 0, 0))(running, stream, finite(lanes), before, tasks.plan.episodes)
+    running, chunk = jax.vmap(count, (0, 1, 0, 0, 0, None))(running, stream, finite(lanes), before, tasks.plan, t)
     return lanes, running, chunk
 
 
@@ -107,7 +110,7 @@ def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tupl
 
     def one(task: Task, lane: Lane, drawn: loop.Draws) -> tuple[Lane, Event]:
         lane, decided = loop.choose(task, lane, t, drawn)
-        state, step = task.env.step(lane.env, lane.option.action, drawn.env)
+        state, step = task_env(task).step(lane.env, lane.option.action, drawn.env)
         lane, event = loop.absorb(task, lane, step, decided, t, drawn)
         state, obs = loop.pick(event.over, task.env.reset(drawn.reset), (state, lane.obs))
         return lane._replace(env=state, obs=obs), event
@@ -120,17 +123,16 @@ def evaluate(tasks: Task, lanes: Lane, keys: Array, t: Int[Array, ""], *, episod
     """Judge all lanes at clock t. `keys` are the lanes' first: each has starts of its own, the same at every clock."""
 
     def one_lane(task: Task, lane: Lane, key: Array) -> Evaluation:
-        lam = task.agent.lam.best(lane.bandit, lane.lam)
-        networks = Networks(lane.brain.action, lane.brain.extension)
+        networks = loop.learned(task, lane)
         keys = jax.random.split(jax.random.fold_in(key, EVALUATION), episodes)
-        returns, steps, decisions = jax.vmap(lambda k: play(task, networks, lam, k, t, longest))(keys)
-        return Evaluation(returns, steps, decisions, lam)
+        returns, steps, decisions = jax.vmap(lambda k: play(task, networks, k, t, longest))(keys)
+        return Evaluation(returns, steps, decisions, networks.lam)
 
     return jax.vmap(one_lane)(tasks, lanes, keys)
 
 
 def play(
-    task: Task, networks: Networks, lam: Float[Array, ""], key: Array, t: Int[Array, ""], longest: int
+    task: Task, networks: Networks, key: Array, t: Int[Array, ""], longest: int
 ) -> tuple[Float[Array, ""], Int[Array, ""], Int[Array, ""]]:
     """One episode without exploration: its return, steps and decisions. The start hangs on the key alone, not on t."""
     k_start, k_play = jax.random.split(key)
@@ -141,8 +143,8 @@ def play(
         state, obs, option, over, total, steps, decisions = carry
         drawn = loop.draw(task, k_play, clock)
         due = option.done >= option.length
-        option = loop.pick(due, loop.judge(task, networks, obs, lam, drawn), option)
-        state, seen = task.env.step(state, option.action, drawn.env)
+        option = loop.pick(due, loop.judge(task, networks, obs, drawn), option)
+        state, seen = task_env(task).step(state, option.action, drawn.env)
         total = total + jnp.where(over, 0.0, seen.reward)
         steps, decisions = steps + ~over, decisions + (due & ~over)
         option = option._replace(done=option.done + 1)
@@ -168,16 +170,22 @@ def summarise(
     stream: Event,
     finite: Array,
     before: Array,
-    episodes: Array | int,
+    plan: Plan,
+    t: Int[Array, ""],
     *,
     rows: int,
     J: int,
     places: int,
 ) -> tuple[Running, Chunk]:
-    """One lane's stream of events as one row per episode, `before` of its `episodes` having ended earlier."""
+    """One lane's stream of events from clock t as one row per episode, `before` episodes having ended earlier.
+
+    A stage is a fiftieth of the plan's episodes, or of its steps, whichever is known; there is none after the last.
+    """
     ended = jnp.cumsum(stream.over)
     episode = ended - stream.over  # the row each step belongs to; the last is still running
-    stage = jnp.where(before + episode < episodes, (before + episode) * STAGES // episodes, STAGES)
+    by_steps = (t + jnp.arange(len(episode))) // (1 + (plan.steps - 1) // STAGES)
+    by_episodes = (before + episode) * STAGES // plan.episodes
+    stage = jnp.where(before + episode < plan.episodes, jnp.maximum(by_steps, by_episodes), STAGES)
 
     def counted(x: Array, before: Array) -> Array:
         return jax.ops.segment_sum(x, episode, rows + 1).at[0].add(before)
@@ -191,7 +199,7 @@ def summarise(
     visits = jnp.zeros((STAGES, places), jnp.int32).at[stage, stream.place].add(1, mode="drop")
     last = ended[-1]
     chunk = Chunk(
-        finished=jnp.clip(episodes - before, 0, last),
+        finished=jnp.clip(plan.episodes - before, 0, last),
         returns=at_the_end(stream.episode_return),
         steps=steps[:rows],
         decisions=decisions[:rows],
@@ -201,6 +209,13 @@ def summarise(
         finite=finite,
     )
     return Running(steps[last], decisions[last]), chunk
+
+
+def task_env(task: Task) -> AbstractEnv:
+    """The task's environment, which must be one of those that can be compiled."""
+    if not isinstance(task.env, AbstractEnv):
+        raise UserError(f"{type(task.env).__name__} is not an environment that can be compiled: host.Program takes it")
+    return task.env
 
 
 class Program:
@@ -220,8 +235,8 @@ class Program:
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
         self.warmup = tasks[0].plan.warmup
-        self._longest = max(task.env.longest_episode() for task in tasks)
-        self._shortest = min(task.env.shortest_episode() for task in tasks)
+        self._longest = max(task_env(task).longest_episode() for task in tasks)
+        self._shortest = min(task_env(task).shortest_episode() for task in tasks)
         self._padded = [*range(self.lanes), *[0] * (LEAST - self.lanes)]  # lanes and twins
         tasks, seeds = [tasks[i] for i in self._padded], [seeds[i] for i in self._padded]
         devices = list(devices or jax.local_devices()[:1])[: len(tasks) // LEAST]
@@ -240,8 +255,9 @@ class Program:
         self._states = self._on_each_device(start, self._tasks, self._keys)
         self.t = 0
 
-    def advance(self, rounds: int) -> Chunk:
-        """Run a chunk of rounds, fewer where a warm-up ends; all lanes' records of it, as NumPy arrays."""
+    def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
+        """Run a chunk of rounds, fewer where a warm-up ends; all lanes' records of it, as NumPy arrays. A chunk is
+        short, and is not stopped in its midst."""
         if self.t < self.warmup:
             rounds = min(rounds, -(-(self.warmup - self.t) // self.learn_every))
         steps = rounds * self.learn_every
@@ -275,7 +291,8 @@ class Program:
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
-        parts = [Networks(lanes.brain.action, lanes.brain.extension) for lanes, _ in self._states]
+        learned = jax.vmap(loop.learned)
+        parts = [learned(tasks, lanes) for tasks, (lanes, _) in zip(self._tasks, self._states, strict=True)]
         return jax.tree.map(lambda *leaves: _join(leaves)[: self.lanes], *parts)
 
     def state_shape(self) -> Any:
@@ -283,11 +300,19 @@ class Program:
         share = jax.eval_shape(start, self._tasks[0], self._keys[0])
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), share)
 
-    def restore(self, state: tuple[Lane, Running], t: int) -> None:
-        """Go on from a checkpoint's state at clock t."""
+    def journal(self) -> dict[str, np.ndarray]:
+        """What else a checkpoint needs: nothing, for the environments are in the lanes."""
+        return {}
+
+    def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray] = EMPTY) -> list[str]:
+        """Go on from a checkpoint's state at clock t. What could not be brought back, in words: nothing is lost."""
         parts = self._split(jax.tree.map(lambda x: x[np.asarray(self._padded)], state))
         self._states = [jax.device_put(part, d) for part, d in zip(parts, self._devices, strict=True)]
         self.t = t
+        return []
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
     def _on_each_device(self, function: Callable[..., Any], *shares: Sequence[Any]) -> list[Any]:
         """Call for every device's share at once, in threads: the first call compiles for each device."""

@@ -15,11 +15,11 @@ from jaxtyping import Array, Bool, Float, Int
 from tenuto import td
 from tenuto.actions import Lesson
 from tenuto.agents import Agent
-from tenuto.envs import AbstractEnv
+from tenuto.envs import AbstractSpec
 from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
-from tenuto.replay import Replay
+from tenuto.replay import RUNNING, Replay
 from tenuto.types import Event, Nets, Option, Span, TimeStep
 
 # Folded into a key for what not every agent draws, so that others keep their streams.
@@ -31,7 +31,7 @@ class Task(eqx.Module):
     """Who learns, where and how. Its array leaves are the scalars that may differ between lanes."""
 
     agent: Agent
-    env: AbstractEnv
+    env: AbstractSpec
     plan: Plan
 
     def __check_init__(self) -> None:
@@ -55,10 +55,11 @@ class Brain(NamedTuple):
 
 
 class Networks(NamedTuple):
-    """The part of a brain that acts: what is kept of a finished run."""
+    """What acts, without what only training needs: all that is kept of a finished run."""
 
     action: Nets
     extension: Nets
+    lam: Float[Array, ""]  # the lambda to be judged by
 
 
 class Lane(NamedTuple):
@@ -176,12 +177,17 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     return lane._replace(option=pick(decided, fresh, lane.option)), decided
 
 
-def judge(task: Task, networks: Networks, obs: Array, lam: Float[Array, ""], drawn: Draws) -> Option:
+def learned(task: Task, lane: Lane) -> Networks:
+    """What the lane would act by if it were judged now."""
+    return Networks(lane.brain.action, lane.brain.extension, task.agent.lam.best(lane.bandit, lane.lam))
+
+
+def judge(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
     """The option the agent holds best: what it does when it is judged, without exploration."""
     agent, actions = task.agent, task.env.actions
     x = task.env.features(obs)
     choice = agent.action.best(networks.action, x, drawn.action, agent.extension.choices(actions))
-    now = Situation(x, jnp.bool_(False), lam, jnp.float32(0), drawn.extension)
+    now = Situation(x, jnp.bool_(False), networks.lam, jnp.float32(0), drawn.extension)
     action, length = agent.extension.extend(networks.extension, choice, now, actions)
     return Option(choice, action, length, done=jnp.int32(0))
 
@@ -217,6 +223,21 @@ def absorb(
         replay=lane.replay.add(t, lane.obs, option, step),
     )
     return lane, event
+
+
+def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
+    """The lane where its environment has begun an episode anew unasked, with this observation: the step before was the
+    last one of the old episode, which is in no record."""
+    last = (t - 1) % lane.replay.rows
+    seen = TimeStep(lane.replay.next_obs[last], lane.replay.reward[last], jnp.bool_(False), jnp.bool_(True))
+    cut = lane.replay.add(t - 1, lane.replay.obs[last], lane.option._replace(choice=lane.replay.choice[last]), seen)
+    midway = (t > 0) & (lane.replay.ending[last] == RUNNING)
+    return lane._replace(
+        obs=obs,
+        option=lane.option._replace(length=jnp.int32(0), done=jnp.int32(0)),
+        episode_return=jnp.float32(0),
+        replay=pick(midway, cut, lane.replay),
+    )
 
 
 def learn(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
@@ -342,6 +363,6 @@ def descend(task: Task, lane: Lane, loss: Any, net: Nets, state: Any) -> tuple[N
     return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state
 
 
-def as_features(env: AbstractEnv, spans: Span) -> Span:
+def as_features(env: AbstractSpec, spans: Span) -> Span:
     read = jax.vmap(env.features)
     return spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs))

@@ -50,6 +50,7 @@ class Plan(eqx.Module):
     epsilon: Schedule = linear(1.0, 0.001, 10_000)
     target: AbstractTarget = Periodic(500)
     episodes: int = NEVER  # after so many a lane rests: it neither learns nor counts while others go on
+    steps: int = NEVER  # of the whole run, where it is counted in steps
     warmup: int = eqx.field(static=True, default=0)  # first steps, of uniform choices and lengths, without updates
     learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
     batch: int = eqx.field(static=True, default=64)

@@ -12,6 +12,10 @@ Scalar = float | Float[Array, ""]
 """A number of a setting: a plain one, or one lane's of many."""
 
 
+ObsSize = int | tuple[int, int, int]
+"""What networks read of an observation: the length of a vector, or height, width and channels of an image."""
+
+
 class TimeStep(NamedTuple):
     """What the environment says after one step."""
 

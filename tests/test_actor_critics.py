@@ -706,8 +706,8 @@ def both_ways(task: Task, lane: Lane, t: Array, keys: Array) -> Ways:
     def one(key: Array) -> Ways:
         drawn = loop.draw(task, key, t)
         chosen, _ = loop.choose(task, lane, t, drawn)
-        networks = Networks(lane.brain.action, lane.brain.extension)
-        judged = loop.judge(task, networks, lane.obs, lane.lam, drawn)
+        networks = loop.learned(task, lane)
+        judged = loop.judge(task, networks._replace(lam=lane.lam), lane.obs, drawn)
         return Ways(chosen.option, judged, drawn.action)
 
     return jax.vmap(one)(keys)
@@ -881,7 +881,7 @@ def episode_keys(key: Array, t: Array) -> tuple[Array, Array, Array]:
 
 def on_the_host(task: Task, lane: Lane, lam: Any, key: Array, t: int) -> list[tuple[float, int, int]]:
     """Return, steps and decisions of each episode, step by step."""
-    networks = Networks(lane.brain.action, lane.brain.extension)
+    networks = loop.learned(task, lane)
     episodes = []
     _, starts, plays = episode_keys(key, np.int32(t))
     for k_start, k_play in zip(starts, plays, strict=True):
@@ -889,7 +889,7 @@ def on_the_host(task: Task, lane: Lane, lam: Any, key: Array, t: int) -> list[tu
         while not over:
             drawn = draw(task, k_play, np.int32(steps))
             if left == 0:
-                option = judge(task, networks, obs, lam, drawn)
+                option = judge(task, networks._replace(lam=lam), obs, drawn)
                 left, decisions = int(option.length), decisions + 1
             state, seen = step(state, option.action, drawn.env)
             obs, over = seen.obs, bool(seen.terminated | seen.truncated)
@@ -918,12 +918,12 @@ def test_a_programs_evaluation_is_that_of_a_python_loop(life: Life) -> None:
 def test_evaluation_draws_anew_at_each_clock_and_ends_with_the_episode() -> None:
     """FiGAR's lengths are random also when it is judged. Steps beyond the episode's end count for nothing."""
     lane, key = lived(LUCKY, 1), jax.random.key(2)
-    networks = Networks(lane.brain.action, ())
-    play = quick(jax.vmap(partial(compiled.play, longest=LIMIT + 4), (None, None, None, 0, None)))
+    networks = Networks(lane.brain.action, (), lane.lam)
+    play = quick(jax.vmap(partial(compiled.play, longest=LIMIT + 4), (None, None, 0, None)))
     seen = []
     for t in (0, 40):
         keys, _, _ = episode_keys(key, np.int32(t))
-        found = play(LUCKY, networks, lane.lam, keys, np.int32(t))
+        found = play(LUCKY, networks, keys, np.int32(t))
         want = on_the_host(LUCKY, lane, lane.lam, key, t)
         np.testing.assert_allclose(np.stack(found, 1), want, rtol=1e-4)
         seen.append(found[2].tolist())

@@ -481,7 +481,7 @@ def test_compare_sets_each_lanes_mean_and_spread_beside_the_truth_of_the_same_op
     env, heads, longest, gamma = Lava(rows), 4, 3, 0.9
     numbers = np.random.default_rng(0).normal(size=(2, 9, 4, heads, longest)).astype(np.float32)
     task = Task(Agent(extension=Uncertain(longest, heads)), env, Plan(gamma=gamma))
-    networks = Networks((), Table(jnp.asarray(numbers)))
+    networks = Networks((), Table(jnp.asarray(numbers)), jnp.zeros(2))
     for lane, made in zip((1, 0), exact.compare(task, networks, [1, 0]), strict=True):
         options = [(p, a, j) for p in walkers_of(rows) for a in range(4) for j in range(1, longest + 1)]
         assert len(made.mean) == len(made.spread) == len(made.exact) == len(made.whole) == len(options)

@@ -10,7 +10,7 @@ from jaxtyping import Array
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction
 from tenuto.spaces import AbstractContinuous
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class AbstractActorCritic(AbstractAction):
@@ -32,9 +32,15 @@ class AbstractActorCritic(AbstractAction):
     def draw(self, key: Array, choices: AbstractContinuous) -> Any:
         return jax.random.normal(key, (choices.outputs,))
 
-    def make_critics(self, obs_size: int, choices: AbstractContinuous, key: Array) -> nets.Ensemble:
-        sizes = (obs_size + choices.code_size, *self.hidden, 1)
-        return nets.Ensemble(lambda k: nets.MLP(sizes, k), self.critics, key)
+    def make_actor(self, obs_size: ObsSize, outputs: int, key: Array) -> Nets:
+        return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, outputs), k), key)
+
+    def make_critics(self, obs_size: ObsSize, choices: AbstractContinuous, key: Array) -> Nets:
+        def critics(size: int, key: Array) -> nets.Ensemble:
+            sizes = (size + choices.code_size, *self.hidden, 1)
+            return nets.Ensemble(lambda k: nets.MLP(sizes, k), self.critics, key)
+
+        return nets.reading(obs_size, critics, key)
 
     def critic_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
         """How wrong each critic is about the span's choice."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class Lesson(NamedTuple):
@@ -29,7 +29,7 @@ class AbstractAction(eqx.Module):
     suits: ClassVar[tuple[type[AbstractSpace], ...]]  # the kinds of choices it can pick from
 
     @abstractmethod
-    def init(self, obs_size: int, choices: Any, key: Array) -> Nets:
+    def init(self, obs_size: ObsSize, choices: Any, key: Array) -> Nets:
         """Fresh networks."""
 
     @abstractmethod

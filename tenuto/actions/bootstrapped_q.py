@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction, Lesson
 from tenuto.spaces import Discrete
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class BootstrappedQ(AbstractAction):
@@ -24,9 +24,12 @@ class BootstrappedQ(AbstractAction):
     error: str = eqx.field(static=True, default="huber")
     keep: float = eqx.field(static=True, default=0.5)  # probability that a head heeds a sample
 
-    def init(self, obs_size: int, choices: Discrete, key: Array) -> Nets:
-        sizes = (obs_size, *self.hidden, choices.n)
-        return nets.Ensemble(lambda k: nets.MLP(sizes, k, self.init_weights), self.heads, key)
+    def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
+        def heads(size: int, key: Array) -> nets.Ensemble:
+            sizes = (size, *self.hidden, choices.n)
+            return nets.Ensemble(lambda k: nets.MLP(sizes, k, self.init_weights), self.heads, key)
+
+        return nets.reading(obs_size, heads, key)
 
     def new_episode(self, key: Array) -> Int[Array, ""]:
         return jax.random.randint(key, (), 0, self.heads)

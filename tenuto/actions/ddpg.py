@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from tenuto import nets, td
+from tenuto import td
 from tenuto.actions.actor_critic import AbstractActorCritic
 from tenuto.actions.base import Lesson
 from tenuto.spaces import AbstractContinuous
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 FARTHEST = 0.5  # that smoothing moves a target action, in half-widths
 
 
 class ActorCritic(NamedTuple):
-    actor: nets.MLP
-    critic: nets.Ensemble
+    actor: Nets
+    critic: Nets
 
 
 class DDPG(AbstractActorCritic):
@@ -32,10 +32,10 @@ class DDPG(AbstractActorCritic):
     smoothing: float = eqx.field(static=True, default=0.0)  # standard deviation of the noise on target actions
     delay: int = eqx.field(static=True, default=1)  # updates of the critics for one of the actor
 
-    def init(self, obs_size: int, choices: AbstractContinuous, key: Array) -> ActorCritic:
+    def init(self, obs_size: ObsSize, choices: AbstractContinuous, key: Array) -> ActorCritic:
         k_actor, k_critic = jax.random.split(key)
         return ActorCritic(
-            actor=nets.MLP((obs_size, *self.hidden, choices.outputs), k_actor),
+            actor=self.make_actor(obs_size, choices.outputs, k_actor),
             critic=self.make_critics(obs_size, choices, k_critic),
         )
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction, Lesson
 from tenuto.spaces import Discrete
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class DoubleQ(AbstractAction):
@@ -20,8 +20,8 @@ class DoubleQ(AbstractAction):
     init_weights: str = eqx.field(static=True, default="uniform")
     error: str = eqx.field(static=True, default="huber")
 
-    def init(self, obs_size: int, choices: Discrete, key: Array) -> Nets:
-        return nets.MLP((obs_size, *self.hidden, choices.n), key, self.init_weights)
+    def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
+        return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, choices.n), k, self.init_weights), key)
 
     def new_episode(self, key: Array) -> Any:
         return ()

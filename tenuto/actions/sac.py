@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from tenuto import nets, td
+from tenuto import td
 from tenuto.actions.actor_critic import AbstractActorCritic
 from tenuto.actions.base import Lesson
 from tenuto.spaces import Box
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 LOG_STD = (-20.0, 2.0)  # least and most
 
 
 class SoftActorCritic(NamedTuple):
-    actor: nets.MLP
-    critic: nets.Ensemble
+    actor: Nets
+    critic: Nets
     log_price: Float[Array, ""]  # of entropy; its exponential is known as the temperature alpha
 
 
@@ -33,10 +33,10 @@ class SAC(AbstractActorCritic):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     critics: int = eqx.field(static=True, default=2)
 
-    def init(self, obs_size: int, choices: Box, key: Array) -> SoftActorCritic:
+    def init(self, obs_size: ObsSize, choices: Box, key: Array) -> SoftActorCritic:
         k_actor, k_critic = jax.random.split(key)
         return SoftActorCritic(
-            actor=nets.MLP((obs_size, *self.hidden, 2 * choices.outputs), k_actor),
+            actor=self.make_actor(obs_size, 2 * choices.outputs, k_actor),
             critic=self.make_critics(obs_size, choices, k_critic),
             log_price=jnp.float32(0),
         )

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from tenuto.actions.base import AbstractAction, Lesson
 from tenuto.spaces import AbstractSpace
-from tenuto.types import Nets
+from tenuto.types import Nets, ObsSize
 
 
 class Uniform(AbstractAction):
@@ -15,7 +15,7 @@ class Uniform(AbstractAction):
 
     suits = (AbstractSpace,)
 
-    def init(self, obs_size: int, choices: AbstractSpace, key: Array) -> Nets:
+    def init(self, obs_size: ObsSize, choices: AbstractSpace, key: Array) -> Nets:
         return ()
 
     def new_episode(self, key: Array) -> Any:

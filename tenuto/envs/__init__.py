@@ -3,13 +3,25 @@
 import re
 from pathlib import Path
 
-from tenuto.envs.base import AbstractEnv
+from tenuto.envs.base import AbstractEnv, AbstractSpec
 from tenuto.envs.chain import Chain
 from tenuto.envs.lava import MAPS, Lava, read_map
 from tenuto.envs.pendulum import Pendulum
 from tenuto.errors import UserError, unknown
 
-__all__ = ["ENVIRONMENTS", "AbstractEnv", "Chain", "Lava", "Pendulum", "family", "is_file", "make", "read", "short"]
+__all__ = [
+    "ENVIRONMENTS",
+    "AbstractEnv",
+    "AbstractSpec",
+    "Chain",
+    "Lava",
+    "Pendulum",
+    "family",
+    "is_file",
+    "make",
+    "read",
+    "short",
+]
 
 PENDULUMS = {"pendulum-v1": False, "pendulum-v0": True}  # name: whether the old angle rule holds
 ENVIRONMENTS = {

@@ -1,4 +1,4 @@
-"""Environments as pure functions of state, action and key. They never reset themselves: the loop does."""
+"""What the loop needs to know of an environment; and environments as pure functions, which the loop resets."""
 
 from abc import abstractmethod
 from typing import Any
@@ -7,11 +7,11 @@ import equinox as eqx
 from jaxtyping import Array, Int
 
 from tenuto.spaces import AbstractSpace
-from tenuto.types import TimeStep
+from tenuto.types import ObsSize, TimeStep
 
 
-class AbstractEnv(eqx.Module):
-    """What the compiled trainer needs of an environment. Numbers that do not change shapes are leaves."""
+class AbstractSpec(eqx.Module):
+    """What an agent sees and does in an environment, wherever the environment runs."""
 
     @property
     @abstractmethod
@@ -20,13 +20,30 @@ class AbstractEnv(eqx.Module):
 
     @property
     @abstractmethod
-    def obs_size(self) -> int:
-        """Length of the vector that networks read."""
+    def obs_size(self) -> ObsSize:
+        """What `features` gives: the length of a vector, or height, width and channels of an image."""
 
     @property
     @abstractmethod
     def places(self) -> int:
         """How many places `place` tells apart."""
+
+    @abstractmethod
+    def reset(self, key: Array) -> tuple[Any, Array]:
+        """A fresh state and its observation; blanks where the environment is outside of the program."""
+
+    @abstractmethod
+    def features(self, obs: Array) -> Array:
+        """An observation as networks read it: a vector of `obs_size` numbers, a whole number below it that stands for
+        a one-hot vector, or an image; replay keeps it in the environment's own small type."""
+
+    @abstractmethod
+    def place(self, state: Any) -> Int[Array, ""]:
+        """Where the agent is, as a number below `places`: for coverage, never shown to the agent."""
+
+
+class AbstractEnv(AbstractSpec):
+    """An environment that is part of the compiled program. Numbers that do not change shapes are leaves."""
 
     @property
     @abstractmethod
@@ -47,18 +64,5 @@ class AbstractEnv(eqx.Module):
         """No episode is longer: bounds the room that replay needs. Called outside compiled code."""
 
     @abstractmethod
-    def reset(self, key: Array) -> tuple[Any, Array]:
-        """A fresh state and its observation."""
-
-    @abstractmethod
     def step(self, state: Any, action: Array, key: Array) -> tuple[Any, TimeStep]:
         """The state after the action, and what is seen of it."""
-
-    @abstractmethod
-    def features(self, obs: Array) -> Array:
-        """An observation as networks read it, a vector of `obs_size` numbers or a whole number below it that stands
-        for a one-hot vector; replay keeps it in the environment's own small type."""
-
-    @abstractmethod
-    def place(self, state: Any) -> Int[Array, ""]:
-        """Where the agent is, as a number below `places`: for coverage, never shown to the agent."""

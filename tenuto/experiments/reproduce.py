@@ -132,7 +132,7 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
     """The jobs behind these entries, the largest first, of equal ones those with ensembles: the last ones to end should
     be small."""
     distinct = dict.fromkeys(entry.source.job for entry in entries)
-    sizes = {job: len(job.lanes()) * job.environment(job.envs[0]).obs_size for job in distinct}
+    sizes = {job: len(job.lanes()) * np.prod(job.environment(job.envs[0]).obs_size) for job in distinct}
     return sorted(distinct, key=lambda job: (-sizes[job], not job.uses_lam))
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from tenuto.errors import UserError
 from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class Situation(NamedTuple):
@@ -99,7 +99,7 @@ class AbstractLearnedExtension(AbstractExtension):
         return choice, length
 
     @abstractmethod
-    def init(self, obs_size: int, actions: AbstractSpace, key: Array) -> Nets:
+    def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
         """Fresh networks."""
 
     @abstractmethod

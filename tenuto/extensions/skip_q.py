@@ -1,5 +1,7 @@
 """TempoRL (Biedenkapp et al., 2021): a second Q over lengths, given state and action, epsilon-greedy too."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -7,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from tenuto import nets, td
 from tenuto.extensions.base import AbstractLearnedExtension
 from tenuto.spaces import AbstractSpace
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class SkipQ(AbstractLearnedExtension):
@@ -20,16 +22,12 @@ class SkipQ(AbstractLearnedExtension):
     error: str = eqx.field(static=True, default="huber")
     epsilon_greedy: bool = eqx.field(static=True, default=True)
 
-    def init(self, obs_size: int, actions: AbstractSpace, key: Array) -> Nets:
-        return nets.OptionNet(
-            obs_size,
-            actions.code_size,
-            self.max_length,
-            key,
-            before=self.before,
-            embed=self.embed,
-            after=self.after,
-        )
+    def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
+        def make(size: int, k: Array) -> nets.OptionNet:
+            shape: Any = {"before": self.before, "embed": self.embed, "after": self.after}
+            return nets.OptionNet(size, actions.code_size, self.max_length, k, **shape)
+
+        return nets.reading(obs_size, make, key)
 
     def best(
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace

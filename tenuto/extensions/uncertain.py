@@ -1,5 +1,7 @@
 """UTE (Lee et al., AAAI 2024): the length that maximises mean + λ·std over an ensemble of option values."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -7,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from tenuto import nets, td
 from tenuto.extensions.base import AbstractLearnedExtension
 from tenuto.spaces import AbstractSpace
-from tenuto.types import Nets, Span
+from tenuto.types import Nets, ObsSize, Span
 
 
 class Uncertain(AbstractLearnedExtension):
@@ -26,15 +28,16 @@ class Uncertain(AbstractLearnedExtension):
     shared: tuple[int, ...] = eqx.field(static=True, default=())  # hidden layers of all heads, in place of own ones
     epsilon_greedy: bool = eqx.field(static=True, default=False)
 
-    def init(self, obs_size: int, actions: AbstractSpace, key: Array) -> Nets:
+    def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
         code_size, J = actions.code_size, self.max_length
-        if self.shared:
-            return nets.SharedTrunk(obs_size, code_size, J, self.heads, key, shared=self.shared)
+        shape: Any = {"before": self.before, "embed": self.embed, "after": self.after}
 
-        def make(k: Array) -> nets.OptionNet:
-            return nets.OptionNet(obs_size, code_size, J, k, before=self.before, embed=self.embed, after=self.after)
+        def make(size: int, key: Array) -> eqx.Module:
+            if self.shared:
+                return nets.SharedTrunk(size, code_size, J, self.heads, key, shared=self.shared)
+            return nets.Ensemble(lambda k: nets.OptionNet(size, code_size, J, k, **shape), self.heads, key)
 
-        return nets.Ensemble(make, self.heads, key)
+        return nets.reading(obs_size, make, key)
 
     def best(
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace

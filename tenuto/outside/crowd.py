@@ -1,0 +1,231 @@
+"""Many environments as one: a step of all lanes at a time, episodes ended and begun as each lane needs it.
+
+The loop is told apart what an episode ended with and what the next one begins with, whoever resets.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from tenuto.errors import UserError
+from tenuto.outside.interface import Interface
+
+LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
+
+
+class Seen(NamedTuple):
+    """What a step showed, lane by lane."""
+
+    obs: np.ndarray  # after the step: the last one of its episode where that ended
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    fresh: np.ndarray  # to act on next: the first one of the next episode where that ended, else `obs`
+
+
+class Trouble(Exception):  # noqa: N818 (it becomes a UserError once the step is known)
+    """What an environment did wrong, and in which lane (None: in no one's)."""
+
+    def __init__(self, lane: int | None, what: str):
+        super().__init__(what)
+        self.lane, self.what = lane, what
+
+
+def episode_seed(seed: int, stream: int, episode: int) -> int:
+    """The seed of one episode: it hangs on the lane's own seed, on what the episode is for and on its number only, so
+    that any episode can be begun again."""
+    return int(np.random.SeedSequence(seed, spawn_key=(stream, episode)).generate_state(1)[0] >> 1)
+
+
+class Separate:
+    """One environment per lane, stepped in turn."""
+
+    def __init__(self, make: Callable[[], Any], interface: Interface, seeds: Sequence[int], stream: int):
+        self._interface, self._seeds, self._stream = interface, list(seeds), stream
+        self._envs = [make() for _ in seeds]
+        self._episode = [0] * len(self._envs)
+        self._taken: list[list[Any] | None] = [[] for _ in self._envs]  # since the reset; None: too many to keep
+
+    def reset(self) -> np.ndarray:
+        """Every lane at the start of its first episode."""
+        self._episode = [0] * len(self._envs)
+        return np.stack([self._reset(lane) for lane in range(len(self._envs))])
+
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
+        """One step of every lane, or of the active ones; those that are not show zeros."""
+        num, spec = len(self._envs), self._interface.spec
+        obs = np.zeros((num, *spec.shape), spec.dtype)
+        reward = np.zeros(num, np.float32)
+        terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
+        said = [self._interface.action(action) for action in actions]
+        for lane, env in enumerate(self._envs):
+            if active is not None and not active[lane]:
+                continue
+            try:
+                seen, gain, terminated[lane], truncated[lane], _ = env.step(said[lane])
+            except Exception as problem:
+                raise Trouble(lane, _told("step()", problem, f"action {said[lane]!r}")) from problem
+            obs[lane] = self._read(lane, seen)
+            reward[lane] = _number(lane, gain)
+        fresh = obs
+        over = terminated | truncated
+        if over.any():
+            fresh = obs.copy()
+            for lane in np.flatnonzero(over).tolist():
+                self._episode[lane] += 1
+                fresh[lane] = self._reset(lane)
+        for lane, taken in enumerate(self._taken):
+            if not over[lane] and taken is not None:
+                taken.append(said[lane])
+                if len(taken) > LONGEST_MEMORY:
+                    self._taken[lane] = None
+        return Seen(obs, reward, terminated, truncated, fresh)
+
+    def journal(self) -> dict[str, np.ndarray]:
+        """What brings every lane back to where it is: the episode it is in and the actions taken in it."""
+        kept = {"episode": np.asarray(self._episode, np.int64)}
+        for lane, taken in enumerate(self._taken):
+            if taken is not None:
+                kept[f"actions.{lane}"] = np.asarray(taken)
+        return kept
+
+    def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
+        """Play each lane's episode again up to where it was; which lanes came out where they had been. The others begin
+        the episode anew: `obs` is overwritten with what each lane sees."""
+        self._episode = [int(n) for n in journal["episode"]]
+        same = np.zeros(len(self._envs), bool)
+        for lane, env in enumerate(self._envs):
+            actions, total = journal.get(f"actions.{lane}"), np.float32(0)
+            seen = self._reset(lane)
+            over = actions is None
+            for action in () if actions is None else actions:
+                try:
+                    raw, gain, terminated, truncated, _ = env.step(action)
+                    seen, total = self._interface.read(raw), total + np.float32(gain)
+                except Exception:  # whatever it is, the episode is not what it was
+                    over = True
+                over = over or bool(terminated or truncated)
+                if over:
+                    break
+            same[lane] = not over and np.array_equal(seen, obs[lane]) and total == returns[lane]
+            if not same[lane]:
+                obs[lane] = self._reset(lane)
+            else:
+                self._taken[lane] = [] if actions is None else list(actions)
+        return same
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+    def _reset(self, lane: int) -> np.ndarray:
+        self._taken[lane] = []
+        try:
+            raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, self._episode[lane]))
+        except Exception as problem:
+            raise Trouble(lane, _told("reset(seed=...)", problem)) from problem
+        return self._read(lane, raw)
+
+    def _read(self, lane: int, raw: Any) -> np.ndarray:
+        try:
+            return self._interface.read(raw)
+        except ValueError as problem:
+            raise Trouble(lane, str(problem)) from None
+
+
+class Together:
+    """A Gymnasium vector environment with one place per lane. Its state cannot be stored."""
+
+    def __init__(self, make: Callable[[int], Any], interface: Interface, seeds: Sequence[int], stream: int):
+        self._interface = interface
+        self._seeds = [episode_seed(seed, stream, 0) for seed in seeds]
+        self._envs = make(len(seeds))
+        modes = gymnasium.vector.AutoresetMode
+        self._mode = self._envs.metadata.get("autoreset_mode")
+        if self._envs.num_envs != len(seeds):
+            raise UserError(
+                f"{interface.name} made {self._envs.num_envs} environments where {len(seeds)} lanes need one each: the "
+                "function that makes a vector environment is called with their number"
+            )
+        if self._mode not in (modes.SAME_STEP, modes.DISABLED):
+            raise UserError(
+                f"{interface.name} resets its environments one step late (autoreset_mode {self._mode}): make it with "
+                "autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP, or pass a function that makes a single "
+                "environment"
+            )
+        self._same_step = self._mode == modes.SAME_STEP
+
+    def reset(self) -> np.ndarray:
+        try:
+            raw, _ = self._envs.reset(seed=self._seeds)
+        except Exception as problem:
+            raise Trouble(None, _told("reset(seed=...)", problem)) from problem
+        return self._read_all(raw)
+
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
+        said = np.stack([self._interface.action(action) for action in actions])
+        try:
+            raw, gains, terminated, truncated, info = self._envs.step(said)
+        except Exception as problem:
+            raise Trouble(None, _told("step()", problem)) from problem
+        obs = fresh = self._read_all(raw)
+        reward = np.asarray([_number(lane, gain) for lane, gain in enumerate(gains)], np.float32)
+        over = terminated | truncated
+        if over.any() and self._same_step:
+            obs = fresh.copy()
+            for lane in np.flatnonzero(over):
+                try:
+                    obs[lane] = self._interface.read(info["final_obs"][lane])
+                except KeyError:
+                    raise Trouble(int(lane), "an episode ended and info has no final_obs") from None
+                except ValueError as problem:
+                    raise Trouble(int(lane), str(problem)) from None
+        elif over.any():
+            began, _ = self._envs.reset(options={"reset_mask": over})
+            fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
+        return Seen(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
+
+    def journal(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
+        obs[...] = self.reset()
+        return np.zeros(len(obs), bool)
+
+    def close(self) -> None:
+        self._envs.close()
+
+    def _read_all(self, raw: Any) -> np.ndarray:
+        each = gymnasium.vector.utils.iterate(self._envs.observation_space, raw)
+        rows = []
+        for lane, one in enumerate(each):
+            try:
+                rows.append(self._interface.read(one))
+            except ValueError as problem:
+                raise Trouble(lane, str(problem)) from None
+        return np.stack(rows)
+
+
+Crowd = Separate | Together
+
+
+def _number(lane: int, gain: Any) -> float:
+    try:
+        number = float(gain)
+    except (TypeError, ValueError):
+        raise Trouble(lane, f"the reward is {gain!r}, not a number") from None
+    if not np.isfinite(number):
+        raise Trouble(lane, f"the reward is {number}, not a finite number")
+    return number
+
+
+def _told(where: str, problem: Exception, more: str = "") -> str:
+    """One line that says what was raised, and where in whose file."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    detail = f" ({more})" if more else ""
+    return f"{where} raised {type(problem).__name__}: {problem}{place}{detail}"

@@ -1,0 +1,235 @@
+"""Gymnasium's spaces as ours: what replay keeps of an observation, what networks read, what an action is there."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces as theirs
+from jaxtyping import Array, Float, Int
+
+from tenuto.envs.base import AbstractSpec
+from tenuto.errors import UserError
+from tenuto.nets import SMALL, smallest
+from tenuto.spaces import AbstractSpace, Box, Discrete
+from tenuto.types import ObsSize
+
+WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounded, and not scaled
+LARGEST = 1_000_000  # numbers in a flattened observation
+OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
+ACTIONS = "Discrete, and Box with bounds"
+UNBOUNDED = np.asarray(-np.inf, np.float32), np.asarray(np.inf, np.float32)
+
+
+class Outside(AbstractSpec):
+    """What the loop must know of an environment that is not part of the program.
+
+    Vectors are read as `obs * scale + shift`, images as numbers from 0 to 1, a Discrete observation as one-hot.
+    """
+
+    acts: AbstractSpace
+    size: ObsSize = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)  # of an observation in replay
+    dtype: str = eqx.field(static=True)
+    scale: Float[np.ndarray, " size"]
+    shift: Float[np.ndarray, " size"]
+
+    @property
+    def actions(self) -> AbstractSpace:
+        return self.acts
+
+    @property
+    def obs_size(self) -> ObsSize:
+        return self.size
+
+    @property
+    def places(self) -> int:
+        return 1
+
+    def reset(self, key: Array) -> tuple[Any, Array]:
+        return (), jnp.zeros(self.shape, self.dtype)
+
+    def features(self, obs: Array) -> Array:
+        if self.dtype == "int32":
+            return obs
+        if len(self.shape) == 3:
+            return obs.astype(jnp.float32) / 255
+        return obs.astype(jnp.float32) * self.scale + self.shift
+
+    def place(self, state: Any) -> Int[Array, ""]:
+        return jnp.int32(0)
+
+
+class Interface:
+    """Between one environment and the loop. `scale`: whether bounded numbers are scaled to -1..1 for the networks."""
+
+    def __init__(self, observations: Any, actions: Any, name: str, scale: bool = True):
+        self.name = name
+        self._actions = actions
+        self.convert, shape, dtype, size, bounds = _reader(observations, name)
+        ours, self.action = _actions_of(actions, name)
+        low, high = bounds
+        with np.errstate(over="ignore", invalid="ignore"):
+            width = (high - low).astype(np.float32)
+            bounded = np.isfinite(width) & (width > 0) & (width <= WIDEST) & scale
+            self.spec = Outside(
+                acts=ours,
+                size=size,
+                shape=shape,
+                dtype=dtype,
+                scale=np.where(bounded, 2 / width, 1.0).astype(np.float32),
+                shift=np.where(bounded, -2 * low / width - 1, 0.0).astype(np.float32),
+            )
+
+    @classmethod
+    def of(cls, env: Any, name: str, scale: bool = True) -> "Interface":
+        """That of this environment, a single one or a vector of them."""
+        vector = isinstance(env, gymnasium.vector.VectorEnv)
+        names = ("single_observation_space", "single_action_space") if vector else ("observation_space", "action_space")
+        for attribute in names:
+            if not isinstance(getattr(env, attribute, None), theirs.Space):
+                raise UserError(
+                    f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
+                    "its spaces in __init__; gymnasium.utils.env_checker.check_env tells what else is amiss"
+                )
+        return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale)
+
+    def read(self, obs: Any) -> np.ndarray:
+        """An observation as replay keeps it; a ValueError that says why where it is none."""
+        try:
+            array = self.convert(obs)
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as problem:
+            why = f"{type(problem).__name__}: {problem}"
+            raise ValueError(f"the observation {_short(obs)} does not fit the observation space ({why})") from None
+        if array.shape != self.spec.shape:
+            raise ValueError(f"the observation has shape {np.shape(obs)}, which its observation space does not allow")
+        if array.dtype == np.float32 and not np.isfinite(array).all():
+            flat = int(np.argmin(np.isfinite(array)))
+            raise ValueError(f"the observation is not finite: number {flat} of it is {array.flat[flat]}")
+        return array
+
+
+Reader = tuple[
+    Callable[[Any], np.ndarray], tuple[int, ...], str, ObsSize, tuple[np.ndarray, np.ndarray]
+]  # how to read, shape and type in replay, size for networks, bounds
+
+
+def _reader(space: Any, name: str) -> Reader:
+    if isinstance(space, theirs.Discrete):
+        start = int(space.start)
+        return lambda obs: np.asarray(int(obs) - start, np.int32), (), "int32", int(space.n), UNBOUNDED
+    if isinstance(space, theirs.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
+        image = _image_reader(space)
+        if min(image[1][:2]) >= smallest(SMALL):  # else it is too small for filters, and read as a vector
+            return image
+    if isinstance(space, theirs.Box):
+        dtype = "uint8" if space.dtype == np.uint8 else "float32"
+        size = math.prod(space.shape)
+        expected = space.shape
+
+        def flat(obs: Any) -> np.ndarray:
+            array = np.asarray(obs, dtype)
+            return array.ravel() if array.shape == expected else array[None, None]  # a shape that read refuses
+
+        bounds = space.low.astype(np.float32).ravel(), space.high.astype(np.float32).ravel()
+        return flat, (size,), dtype, _not_too_large(size, name), bounds
+    _refuse_others(space, name)
+    whole = theirs.flatten_space(space)
+    assert isinstance(whole, theirs.Box)  # as _refuse_others sees to
+    size = _not_too_large(math.prod(whole.shape), name)
+
+    def flattened(obs: Any) -> np.ndarray:
+        return np.asarray(theirs.flatten(space, obs), np.float32)
+
+    return flattened, (size,), "float32", size, (whole.low.astype(np.float32), whole.high.astype(np.float32))
+
+
+def _image_reader(space: theirs.Box) -> Reader:
+    """Images come as (height, width), with channels last or first, or stacked in time: channels go last."""
+    expected = space.shape
+
+    def channels_last(image: np.ndarray) -> np.ndarray:
+        if image.ndim == 2:
+            return image[..., None]
+        if image.ndim == 4:  # (time, height, width, channels)
+            image = np.moveaxis(image, 0, -1)
+            return image.reshape(*image.shape[:2], -1)
+        return np.moveaxis(image, 0, -1) if expected[0] < min(expected[1:]) else image
+
+    def read(obs: Any) -> np.ndarray:
+        array = np.asarray(obs, np.uint8)
+        return channels_last(array) if array.shape == expected else array[None, None]
+
+    shape = channels_last(np.zeros(expected, np.uint8)).shape
+    return read, shape, "uint8", (shape[0], shape[1], shape[2]), UNBOUNDED
+
+
+def _refuse_others(space: Any, name: str) -> None:
+    """Refuse what cannot be made a vector, naming the part that cannot."""
+    if isinstance(space, theirs.Dict | theirs.Tuple):
+        for part in space.spaces.values() if isinstance(space, theirs.Dict) else space.spaces:
+            if isinstance(part, theirs.Box) and part.dtype == np.uint8 and len(part.shape) > 1:
+                raise UserError(
+                    f"{name} has an image of shape {part.shape} inside a {type(space).__name__} observation: pick it "
+                    "out with gymnasium.wrappers.FilterObservation, or give the rest without it"
+                )
+            _refuse_others(part, name)
+    elif not isinstance(space, theirs.Box | theirs.Discrete | theirs.MultiBinary | theirs.MultiDiscrete):
+        raise UserError(
+            f"{name} has observations of the kind {type(space).__name__}, which networks here cannot read: supported "
+            f"are {OBSERVATIONS}; a wrapper (gymnasium.ObservationWrapper) can make them one of these"
+        )
+
+
+def _not_too_large(size: int, name: str) -> int:
+    if not 0 < size <= LARGEST:
+        raise UserError(f"{name} has observations of {size:,} numbers: there must be 1 to {LARGEST:,}")
+    return size
+
+
+def _actions_of(space: Any, name: str) -> tuple[AbstractSpace, Callable[[np.ndarray], Any]]:
+    """The actions as ours, and how one of ours is said there."""
+    if isinstance(space, theirs.Discrete):
+        start = int(space.start)
+        return Discrete(int(space.n)), lambda action: np.int64(int(action) + start)
+    if isinstance(space, theirs.Box) and np.issubdtype(space.dtype, np.floating):
+        dtype, low, high = space.dtype, space.low, space.high
+        try:
+            box = Box(low, high)
+        except UserError as problem:
+            raise UserError(f"{name}: {problem}") from None
+        return box, lambda action: np.clip(action.astype(dtype), low, high)
+    hint = ""
+    if isinstance(space, theirs.MultiDiscrete | theirs.MultiBinary):
+        hint = "; a wrapper (gymnasium.wrappers.TransformAction) can number the combinations as one Discrete"
+    spelled = f"{type(space).__name__} of {space.dtype}" if isinstance(space, theirs.Box) else type(space).__name__
+    raise UserError(
+        f"{name} has actions of the kind {spelled}, which no agent here can choose: supported are {ACTIONS}{hint}"
+    )
+
+
+def frames_per_step(env: Any) -> int | tuple[int, int]:
+    """How many frames a step of the environment plays, as far as its wrappers and itself tell; 1 if they say nothing.
+
+    A pair where the number is drawn anew at each step.
+    """
+    frames: int = 1
+    layer = env
+    while layer is not None:
+        for attribute in ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip"):
+            told = vars(layer).get(attribute) if hasattr(layer, "__dict__") else None
+            if isinstance(told, int | np.integer) and not isinstance(told, bool) and told > 1:
+                frames *= int(told)
+                break
+            if isinstance(told, tuple) and len(told) == 2 and all(isinstance(n, int) for n in told):
+                return told[0] * frames, (told[1] - 1) * frames
+        layer = vars(layer).get("env") if hasattr(layer, "__dict__") else None
+    return frames
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
