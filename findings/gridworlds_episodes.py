@@ -17,7 +17,7 @@ import tyro
 from tenuto import runs, stats
 from tenuto.devices import start_jax
 from tenuto.jobs import Job
-from tenuto.report import pictures, published
+from tenuto.report import groups, published
 
 
 @dataclass
@@ -40,7 +40,7 @@ if __name__ == "__main__":
         job = Job(maps, agent, seeds=options.seeds, episodes=options.episodes, schedule=schedules)
         summary = runs.run(job, options.out / agent, devices=jax.local_devices())
         scores = np.asarray([lane["auc"] for lane in summary["lanes"]])
-        for mine in pictures.groups(job).values():
+        for mine in groups.of(job).values():
             lane = summary["lanes"][mine[0]]
             row = f"{lane['env'].removeprefix('lava-')} {lane['schedule']}"
             found = stats.estimate(scores[mine])

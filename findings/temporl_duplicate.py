@@ -18,7 +18,7 @@ import tyro
 from jaxtyping import Array
 
 from tenuto import records, stats
-from tenuto.compiled import Program
+from tenuto.compiled import Program, compiled_env
 from tenuto.devices import start_jax
 from tenuto.jobs import Job
 from tenuto.replay import Replay
@@ -54,7 +54,7 @@ def score(options: Options) -> stats.Estimate:
     program = Program(tasks, range(options.seeds), jax.local_devices())
     program.begin()
     returns = np.concatenate([program.advance(50).returns[:, :50] for _ in range(20)], axis=1)
-    return stats.estimate(records.auc(returns, 0.0, job.environment(job.envs[0]).best_return))
+    return stats.estimate(records.auc(returns, 0.0, compiled_env(tasks[0]).best_return))
 
 
 if __name__ == "__main__":

@@ -1,33 +1,38 @@
-"""The command line: list, train, resume, reproduce. Wrong input ends in one line and exit code 2."""
+"""The command line: list, train, resume, eval, plot, reproduce. Wrong input ends in one line and exit code 2."""
 
-import contextlib
 import dataclasses
 import math
-import os
 import shlex
-import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.progress import TaskID
+from rich.table import Table
 
 import tenuto
-from tenuto.commands import Command, List, ReproduceChain, ReproduceFlags, ReproducePendulum, Resume, Train, separated
+from tenuto.commands import (
+    Command,
+    Eval,
+    List,
+    Plot,
+    ReproduceChain,
+    ReproduceFlags,
+    ReproducePendulum,
+    Resume,
+    Train,
+    separated,
+)
+from tenuto.progress import bars, console, say, show_progress, stop_on_ctrl_c
 
 if TYPE_CHECKING:
     from tenuto.jobs import Job
     from tenuto.runs import Progress as RunProgress
 
 QUICK = "--quick: a tenth of the episodes. These numbers mean nothing."
-QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
-console = Console()
 errors = Console(stderr=True)
 
 
@@ -61,6 +66,10 @@ def run(words: list[str]) -> int:
             train(command)
         elif isinstance(command, Resume):
             resume(command)
+        elif isinstance(command, Eval):
+            evaluate(command)
+        elif isinstance(command, Plot):
+            plot(command)
         elif isinstance(command.experiment, ReproduceChain):
             reproduce("chain", command.experiment, numbers("lengths", command.experiment.lengths), words)
         elif isinstance(command.experiment, ReproducePendulum):
@@ -105,7 +114,7 @@ def train(command: Train) -> None:
 
     given = {f.name for f in dataclasses.fields(command)}
     fields = {f.name: getattr(command, f.name) for f in dataclasses.fields(Job) if f.name in given}
-    do_job(Job.from_json(fields), command.out, command.checkpoint_seconds)
+    do_job(Job.from_json(fields), command.out, command.checkpoint_seconds, command.track)
 
 
 def resume(command: Resume) -> None:
@@ -115,10 +124,10 @@ def resume(command: Resume) -> None:
     job = runs.load_job(command.dir)
     if runs.finished(command.dir):
         raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
-    do_job(job, command.dir, command.checkpoint_seconds)
+    do_job(job, command.dir, command.checkpoint_seconds, command.track)
 
 
-def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
+def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
     import jax
 
     from tenuto import runs
@@ -153,8 +162,10 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float) -> None:
                 folder,
                 devices=jax.local_devices(),
                 report=report,
+                note=say,
                 stop=stop.is_set,
                 checkpoint_seconds=checkpoint_seconds,
+                track=track,
             )
         except runs.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
@@ -168,29 +179,85 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
     from tenuto import stats
-    from tenuto.report import pictures
+    from tenuto.envs import AbstractEnv
+    from tenuto.report import groups
 
     env = job.environment(job.envs[0])
     judged = bool(job.evaluate_every)
-    scores = np.asarray([lane["evaluation" if judged else "auc"] for lane in summary["lanes"]], float)
-    caption = f"mean training return, {env.worst_return:g} counted as 0 and {env.best_return:g} as 1"
     if judged:
+        measure, title = "evaluation", "return without exploration"
         caption = f"mean over the last third of training, {job.evaluation_episodes} episodes an evaluation"
+    elif isinstance(env, AbstractEnv):
+        measure, title = "auc", "normalised AUC"
+        caption = f"mean training return, {env.worst_return:g} counted as 0 and {env.best_return:g} as 1"
+    else:
+        measure, title, caption = "mean_return", "training return", "mean over all episodes, exploration included"
+    scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
-        title=f"{job.label}, setting {job.setting}: {'return without exploration' if judged else 'normalised AUC'}",
+        title=f"{job.label}, setting {job.setting}: {title}",
         title_justify="left",
         caption=caption,
         caption_justify="left",
     )
     for name in ("", "mean", "95% interval", "sd", "seeds"):
         table.add_column(name, justify="right" if name else "left")
-    for label, mine in pictures.groups(job).items():
+    for label, mine in groups.of(job).items():
         e = stats.estimate(scores[mine])
         mean, low, high, sd = (f"{x:.{stats.digits(scores)}f}" for x in (e.mean, e.low, e.high, e.sd))
         alone = math.isnan(e.sd)
         table.add_row(label, mean, "" if alone else f"{low} to {high}", "" if alone else sd, str(len(mine)))
     console.print(table)
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
+
+
+def evaluate(command: Eval) -> None:
+    import numpy as np
+
+    from tenuto import showing, stats
+    from tenuto.api import load
+    from tenuto.errors import UserError
+
+    if command.episodes < 1:
+        raise UserError(f"--episodes must be at least 1, not {command.episodes}")
+    run = load(command.dir)
+    chosen = range(len(run)) if command.lane is None else [command.lane]
+    if any(not 0 <= lane < len(run) for lane in chosen):
+        raise UserError(f"--lane must be 0 to {len(run) - 1}: {command.dir} has {len(run)} lanes")
+    maker = showing.maker_of(run.job)
+    table = Table(title=f"{run.job.label}: {command.episodes} episodes without exploration", title_justify="left")
+    for name in ("lane", "", "return", "steps", "decisions", "mean length"):
+        table.add_column(name, justify="left" if not name else "right")
+    means = []
+    with bars() as progress:
+        task = progress.add_task("playing", total=float(len(chosen)), note="")
+        for lane in chosen:
+            played = showing.evaluate(run[lane], maker, command.episodes)
+            returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
+            means.append(returns)
+            words = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
+            numbers = (
+                f"{returns:.{stats.digits(means)}f}",
+                f"{steps:.1f}",
+                f"{decisions:.1f}",
+                f"{steps / decisions:.2f}",
+            )
+            table.add_row(str(lane), words, *numbers)
+            progress.advance(task)
+    console.print(table)
+    if len(means) > 1:
+        e, places = stats.estimate(np.asarray(means)), stats.digits(means)
+        say(f"mean over lanes {e.mean:.{places}f}, 95% interval {e.low:.{places}f} to {e.high:.{places}f}")
+    if command.video is not None:
+        best = chosen[int(np.argmax(means))]
+        frames = showing.film(run[best], maker, command.video)
+        say(f"{command.video}: an episode of lane {best}, {frames} frames; the strip shows how long actions are held")
+
+
+def plot(command: Plot) -> None:
+    from tenuto.report import curves
+
+    written = curves.draw(curves.load(command.dirs, command.training), command.out)
+    say(f"Drawn to {written}")
 
 
 def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:
@@ -259,52 +326,3 @@ def numbers(flag: str, given: list[int]) -> list[tuple[int, ...]]:
 
 def complain(problem: str) -> None:
     errors.print(f"tenuto: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
-
-
-def say(line: str) -> None:
-    """One line as it is: folders and commands are not to be broken or read as markup."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-_told: dict[TaskID, float] = {}  # when a line of progress was last written
-
-
-def bars() -> Progress:
-    whole = Column(no_wrap=True, min_width=7)  # what a narrow terminal shows last of all to lose
-    return Progress(
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
-        TimeElapsedColumn(table_column=whole),
-        TimeRemainingColumn(table_column=whole.copy()),
-        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
-        console=console,
-    )
-
-
-def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
-    parts = {"evaluation": now.evaluation, "return": now.recent_return, "length": now.mean_length}
-    parts |= {"λ": now.lam} if job.uses_lam else {}
-    note = "  ".join(f"{name} {value:{'+' * (name == 'λ')}.2f}" for name, value in parts.items() if value == value)
-    progress.update(task, completed=now.share, note=note)
-    if not console.is_terminal and time.monotonic() - _told.get(task, 0.0) > QUIET_SECONDS:
-        _told[task] = time.monotonic()
-        say(f"{job.label} ({job.setting}): {now.share:.0%}  {note}")
-
-
-@contextlib.contextmanager
-def stop_on_ctrl_c(stop: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C (or a polite kill) asks running work to save itself; the second ends it at once."""
-
-    def ask(signum: int, frame: object) -> None:
-        if stop.is_set():
-            os._exit(130)  # threads in compiled code cannot be woken; files are only ever whole
-        stop.set()
-        say("Stopping after this chunk; press Ctrl-C again to end at once.")
-
-    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)

@@ -8,7 +8,7 @@ import tyro
 
 LISTS = (  # flags that take several values, none of which has a comma in it
     *("--lam", "--mu", "--gamma", "--learning-rate", "--epsilon-horizon", "--schedule"),
-    *("--setting", "--parts", "--lengths", "--max-lengths"),
+    *("--setting", "--parts", "--track", "--lengths", "--max-lengths"),
 )
 
 
@@ -31,13 +31,15 @@ class Train:
     """
 
     env: list[str]
-    """Environment(s), for example chain-50, lava-bridge, lava:my_map.txt or pendulum-v1 (`tenuto list` shows all)."""
+    """Environment(s): chain-50, lava-bridge, lava:my_map.txt, pendulum-v1 (`tenuto list` shows all), or one of
+    Gymnasium, for example CartPole-v1; `module:Name-v0` imports the module first."""
     agent: str
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same run."""
-    setting: str = "released"
-    """Hyper-parameters: `released` (what the authors' code ran) or `text` (the paper's table)."""
+    setting: str = ""
+    """Hyper-parameters: on the paper's environments `released` (what the authors' code ran, the default) or `text` (the
+    paper's table); on others `standard`."""
     seeds: int = 20
     """How many seeds each combination of values is trained with."""
     first_seed: int = 0
@@ -45,10 +47,17 @@ class Train:
     episodes: int | None = None
     """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150,
     of which the first 5 are random)."""
+    steps: int | None = None
+    """Environment steps each lane is trained for, on Gymnasium's environments; by default 50,000."""
+    env_args: str = ""
+    """What a Gymnasium environment is made with, as JSON: '{"continuous": true}'."""
+    scale_observations: bool = True
+    """Whether numbers with bounds in a Gymnasium observation are scaled to -1..1 for the networks."""
     schedule: list[str] | None = None
     """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
     lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava.
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, 0.5
+    on Gymnasium's environments.
     Adaptive agents, such as ute-ddpg, pick it per episode unless it is given here."""
     mu: list[float] | None = None
     """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
@@ -63,12 +72,14 @@ class Train:
     heads: int | None = None
     """Number of heads B in UTE's ensemble; by default 10."""
     evaluate_every: int | None = None
-    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, else none. The
-    last one is at the end of the run."""
+    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, a tenth of the run
+    on Gymnasium's environments, else none. The last one is at the end of the run."""
     evaluation_episodes: int | None = None
-    """Episodes of each evaluation, always with the same starts; by default 10."""
+    """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments)."""
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
+    track: list[str] = dataclasses.field(default_factory=list)
+    """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
 
 
 @dataclasses.dataclass
@@ -82,6 +93,41 @@ class Resume:
     """The folder given to `tenuto train --out`."""
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
+    track: list[str] = dataclasses.field(default_factory=list)
+    """Where else the numbers go, a curve per lane: tensorboard, wandb."""
+
+
+@dataclasses.dataclass
+class Eval:
+    """Let what a finished run has learned play without exploration, and film it.
+
+    Example: tenuto eval runs/cartpole --episodes 20 --video cartpole.mp4
+    """
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+    episodes: int = 10
+    """Episodes of each lane."""
+    lane: int | None = None
+    """Only this lane, counted from 0; by default all."""
+    video: Path | None = None
+    """Film one episode of the best of these lanes: an .mp4 (needs `pip install 'tenuto[video]'`) or a .gif."""
+
+
+@dataclasses.dataclass
+class Plot:
+    """Draw learning curves of one or more runs side by side, finished or not: mean and IQM over seeds with 95%
+    intervals, and decisions per step.
+
+    Example: tenuto plot runs/ute runs/ddqn --out compared.png
+    """
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders given to `tenuto train --out`."""
+    out: Path = Path("curves.png")
+    """The file to draw to: .png, .svg or .pdf."""
+    training: bool = False
+    """Draw training returns even where there are evaluations."""
 
 
 @dataclasses.dataclass
@@ -165,6 +211,8 @@ Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
+    | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
 )
 

@@ -110,7 +110,7 @@ def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tupl
 
     def one(task: Task, lane: Lane, drawn: loop.Draws) -> tuple[Lane, Event]:
         lane, decided = loop.choose(task, lane, t, drawn)
-        state, step = task_env(task).step(lane.env, lane.option.action, drawn.env)
+        state, step = compiled_env(task).step(lane.env, lane.option.action, drawn.env)
         lane, event = loop.absorb(task, lane, step, decided, t, drawn)
         state, obs = loop.pick(event.over, task.env.reset(drawn.reset), (state, lane.obs))
         return lane._replace(env=state, obs=obs), event
@@ -144,7 +144,7 @@ def play(
         drawn = loop.draw(task, k_play, clock)
         due = option.done >= option.length
         option = loop.pick(due, loop.judge(task, networks, obs, drawn), option)
-        state, seen = task_env(task).step(state, option.action, drawn.env)
+        state, seen = compiled_env(task).step(state, option.action, drawn.env)
         total = total + jnp.where(over, 0.0, seen.reward)
         steps, decisions = steps + ~over, decisions + (due & ~over)
         option = option._replace(done=option.done + 1)
@@ -211,7 +211,7 @@ def summarise(
     return Running(steps[last], decisions[last]), chunk
 
 
-def task_env(task: Task) -> AbstractEnv:
+def compiled_env(task: Task) -> AbstractEnv:
     """The task's environment, which must be one of those that can be compiled."""
     if not isinstance(task.env, AbstractEnv):
         raise UserError(f"{type(task.env).__name__} is not an environment that can be compiled: host.Program takes it")
@@ -235,8 +235,8 @@ class Program:
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
         self.warmup = tasks[0].plan.warmup
-        self._longest = max(task_env(task).longest_episode() for task in tasks)
-        self._shortest = min(task_env(task).shortest_episode() for task in tasks)
+        self._longest = max(compiled_env(task).longest_episode() for task in tasks)
+        self._shortest = min(compiled_env(task).shortest_episode() for task in tasks)
         self._padded = [*range(self.lanes), *[0] * (LEAST - self.lanes)]  # lanes and twins
         tasks, seeds = [tasks[i] for i in self._padded], [seeds[i] for i in self._padded]
         devices = list(devices or jax.local_devices()[:1])[: len(tasks) // LEAST]

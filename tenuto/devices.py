@@ -1,6 +1,5 @@
-"""How JAX is set up where tenuto is the program, not a library: by the command line, benchmarks and tests."""
+"""How JAX is set up, unless it is in use already: by the command line, `tenuto.train`, benchmarks and tests."""
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -13,12 +12,14 @@ XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusio
 
 def start_jax() -> None:
     """One CPU device per core, full float32 products, and a compilation cache that outlives the process."""
+    os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        jax.config.update("jax_num_cpu_devices", cores)
+    except RuntimeError:  # JAX is in use already: it stays as its user has it
+        return
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         jax.config.update("jax_compilation_cache_dir", str(home / "tenuto" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     jax.config.update("jax_default_matmul_precision", "float32")  # a GPU would round factors to 10 bits (TF32)
-    os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(RuntimeError):  # JAX is in use already: it keeps the devices it has
-        jax.config.update("jax_num_cpu_devices", cores)

@@ -17,12 +17,11 @@ from tenuto import compiled, loop
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.errors import UserError
 from tenuto.loop import Draws, Lane, Networks, Task
-from tenuto.outside.crowd import Crowd, Seen, Trouble
+from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Seen, Trouble
 from tenuto.types import Event, Option, TimeStep
 
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
 AHEAD = 512  # steps whose randomness is drawn at a time
-TRAINING, JUDGING = 0, 1  # what an episode is for: it has a part in the episode's seed
 
 
 class Chosen(NamedTuple):

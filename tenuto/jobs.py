@@ -1,4 +1,8 @@
-"""A job: the frozen, complete description of what to train. `runs.py` does it."""
+"""A job: the frozen, complete description of what to train. `runs.py` does it.
+
+What a name cannot say (a composition of one's own, a function that makes environments) is held beside the job's fields,
+in `Given`; all of it but functions can be spelled out and read again.
+"""
 
 import dataclasses
 import hashlib
@@ -6,29 +10,45 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
 
-from tenuto import envs, settings
-from tenuto.agents import named
+from tenuto import envs, outside, settings, spelling
+from tenuto.agents import Agent, named
 from tenuto.bandit import Constant
 from tenuto.compiled import STAGES
-from tenuto.envs import AbstractEnv, Lava
+from tenuto.envs import AbstractSpec, Lava
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
+from tenuto.outside import Outside
+from tenuto.plan import Plan
 
 MOST_EPISODES = (2**31 - 1) // STAGES  # so that counting them stays in 32 bits
 NAMED = ("env", "schedule")
 SCALARS = ("lam", "mu", "gamma", "learning_rate", "epsilon_horizon")
 SWEPT = NAMED + SCALARS
 LEAST = {
-    **{"seeds": 1, "first_seed": 0, "episodes": 1, "max_length": 1, "heads": 1},
+    **{"seeds": 1, "first_seed": 0, "episodes": 1, "steps": 1, "max_length": 1, "heads": 1},
     **{"evaluate_every": 0, "evaluation_episodes": 1},
 }
+MOST_STEPS = 2**31 - 2**20  # so that the clock stays in 32 bits
 Names = str | tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """What names cannot say: the environment's spaces or the environment itself, and parts from Python."""
+
+    spec: AbstractSpec | None = None
+    make: Callable[..., Any] | None = None  # makes an environment, or a vector of as many as it is told
+    vector: bool = False
+    agent: Agent | None = None
+    plan: Plan | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +61,11 @@ class Job:
 
     env: Names
     agent: str
-    setting: str = "released"
+    setting: str = ""  # becomes the family's first
     seeds: int = 20
     first_seed: int = 0
-    episodes: int | None = None
+    episodes: int | None = None  # of each lane, on the paper's environments
+    steps: int | None = None  # of each lane, elsewhere
     lam: tuple[float, ...] | None = None
     mu: tuple[float, ...] | None = None
     gamma: tuple[float, ...] | None = None
@@ -55,11 +76,15 @@ class Job:
     heads: int | None = None
     evaluate_every: int | None = None  # steps; 0: never
     evaluation_episodes: int | None = None  # stays None where nothing is evaluated
+    env_args: str = ""  # what a Gymnasium environment is made with, as JSON
+    scale_observations: bool = True  # whether bounded numbers of a Gymnasium observation are scaled to -1..1
     maps: tuple[tuple[str, ...], ...] = ()  # the rows of each map of one's own, read when the job is made
+    given: Given = dataclasses.field(default=Given(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Settle every field, and say whatever is wrong with the job now, before a folder is made."""
         self._settle_names()
+        self._settle_outside()
         self._settle_numbers()
         self._check_that_lanes_share_a_program()
 
@@ -85,18 +110,48 @@ class Job:
                 object.__setattr__(self, name, tuple(dict.fromkeys(float(v) for v in values)))
                 if not all(map(math.isfinite, getattr(self, name))):
                     raise UserError(f"{flag} must be finite numbers, not {list(values)}")
-        family = settings.family_of(self.envs[0])
-        if self.episodes is None:
-            object.__setattr__(self, "episodes", family.EPISODES)
-        self._settle_evaluation(*family.EVALUATION)
+        if not self.setting:
+            object.__setattr__(self, "setting", next(iter(self.family.SETTINGS)))
+        self._settle_budget()
         for name, least in LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise UserError(f"--{name.replace('_', '-')} must be at least {least}, not {value}")
         if self.episodes is not None and self.episodes > MOST_EPISODES:
             raise UserError(f"--episodes must be at most {MOST_EPISODES:,}, not {self.episodes:,}")
+        if self.steps is not None and self.steps > MOST_STEPS:
+            raise UserError(f"--steps must be at most {MOST_STEPS:,}, not {self.steps:,}")
         if self.first_seed + self.seeds > 2**32:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
+
+    def _settle_outside(self) -> None:
+        """Find out the spaces of an environment that is not compiled, unless they are given."""
+        if self.env_args and not (self.is_outside and self.given.make is None):
+            raise UserError("--env-args are for Gymnasium's environments by name: leave them out")
+        if not self.is_outside or self.given.spec is not None:
+            return
+        if len(self.envs) > 1:
+            raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
+        spec = outside.inspect(self.maker(), self.given.vector, self.envs[0], self.scale_observations).spec
+        object.__setattr__(self, "given", dataclasses.replace(self.given, spec=spec))
+
+    def _settle_budget(self) -> None:
+        """The paper's environments count episodes, others steps."""
+        family = self.family
+        if family is settings.outside:
+            if self.episodes is not None:
+                raise UserError(f"{self.envs[0]} is trained for a number of steps: say --steps, not --episodes")
+            if self.steps is None:
+                object.__setattr__(self, "steps", settings.outside.STEPS)
+            assert self.steps is not None  # said for the type checker
+            times, episodes = settings.outside.EVALUATIONS
+            self._settle_evaluation(max(1, self.steps // times), episodes)
+        else:
+            if self.steps is not None:
+                raise UserError(f"{self.envs[0]} is trained for a number of episodes: say --episodes, not --steps")
+            if self.episodes is None:
+                object.__setattr__(self, "episodes", family.EPISODES)
+            self._settle_evaluation(*family.EVALUATION)
 
     def _settle_evaluation(self, every: int, episodes: int) -> None:
         """Fill in a family's habit; where nothing is evaluated, there are no episodes of it either."""
@@ -108,7 +163,7 @@ class Job:
             object.__setattr__(self, "evaluation_episodes", episodes)
 
     def _check_that_lanes_share_a_program(self) -> None:
-        one_family = len({envs.family(env) for env in self.envs}) == 1
+        one_family = self.given.spec is not None or len({envs.family(env) for env in self.envs}) == 1
         distinct = {id(task): task for task in self.tasks()} if one_family else {}
         programs = [program_of(task) for task in distinct.values()]
         if not one_family or any(program != programs[0] for program in programs):
@@ -117,14 +172,22 @@ class Job:
             raise UserError(f"{names} cannot share a program, for {reason}: train them in runs of their own")
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, in JSON's own types."""
-        return json.loads(json.dumps(dataclasses.asdict(self)))
+        """All fields, in JSON's own types; of what is given, the parts from Python."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "given"}
+        parts = {"composition": spelling.spell(self.given.agent), "plan": spelling.spell(self.given.plan)}
+        return json.loads(json.dumps(fields | {name: part for name, part in parts.items() if part is not None}))
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> "Job":
+    def from_json(cls, fields: Mapping[str, Any], given: Given = Given()) -> "Job":
+        """The job of these fields. Parts from Python are taken from what is given, or read."""
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        agent, plan = lists.pop("composition", None), lists.pop("plan", None)
+        if given.agent is None and agent is not None:
+            given = dataclasses.replace(given, agent=spelling.read(agent))
+        if given.plan is None and plan is not None:
+            given = dataclasses.replace(given, plan=spelling.read(plan))
         try:
-            return cls(**lists)
+            return cls(**lists, given=given)
         except (TypeError, ValueError, AttributeError) as problem:
             raise UserError(f"not a job of this version of tenuto ({problem})") from None
 
@@ -132,15 +195,50 @@ class Job:
     def envs(self) -> tuple[str, ...]:
         return (self.env,) if isinstance(self.env, str) else self.env
 
-    def environment(self, name: str) -> AbstractEnv:
+    @property
+    def is_outside(self) -> bool:
+        """Whether the environment is not part of the compiled program."""
+        if self.given.spec is not None:
+            return isinstance(self.given.spec, Outside)
+        return self.given.make is not None or envs.family(self.envs[0]) == "outside"
+
+    @property
+    def family(self) -> ModuleType:
+        """Where the job's setting is from: what has parts from Python has the standard one."""
+        given = self.given
+        if given.spec is not None or given.agent is not None or given.plan is not None or self.is_outside:
+            return settings.outside
+        return settings.family_of(self.envs[0])
+
+    def maker(self) -> Callable[..., Any]:
+        """What makes the environment, where it is outside."""
+        if self.given.make is not None:
+            return self.given.make
+        if envs.is_python(self.envs[0]):
+            raise UserError(
+                f"the environment of this run, {self.envs[0]}, was made by a function in Python: go on by repeating "
+                "that call of tenuto.train with the same `out`"
+            )
+        return outside.maker(self.envs[0], self.env_args)
+
+    def open_crowd(self, seeds: Sequence[int], purpose: int) -> outside.Crowd:
+        """Environments outside for these lanes."""
+        assert isinstance(self.given.spec, Outside)  # the job is settled
+        return outside.open_crowd(
+            self.maker(), self.given.vector, self.envs[0], self.given.spec, self.scale_observations, seeds, purpose
+        )
+
+    def environment(self, name: str) -> AbstractSpec:
         """One of the job's environments. A map of one's own is as it was when the job was made."""
+        if self.given.spec is not None:
+            return self.given.spec
         drawn = [env for env in self.envs if envs.is_file(env)]
         return Lava(self.maps[drawn.index(name)]) if name in drawn else envs.make(name)
 
     @property
     def uses_lam(self) -> bool:
         """Whether lambda means anything to the agent."""
-        return isinstance(named(self.agent).extension, Uncertain)
+        return isinstance((self.given.agent or named(self.agent)).extension, Uncertain)
 
     @property
     def label(self) -> str:
@@ -158,17 +256,8 @@ class Job:
         """All that the names in this job stand for. Kept with the run, so that results of an older setting are
         never taken for those of a newer one."""
 
-        def spell(part: Any) -> Any:
-            if isinstance(part, np.ndarray):
-                return part.tolist()
-            if not dataclasses.is_dataclass(part):
-                return part
-            return {"is": type(part).__name__} | {
-                f.name: spell(getattr(part, f.name)) for f in dataclasses.fields(part)
-            }
-
         pairs = dict.fromkeys((lane.get("env", self.env), lane.get("schedule", self.schedule)) for lane in self.lanes())
-        spelled = {" ".join(filter(None, pair)): spell(self._base(*pair)) for pair in pairs}
+        spelled = {" ".join(filter(None, pair)): spelling.spell(self._base(*pair)) for pair in pairs}
         return json.loads(json.dumps(spelled))
 
     def lanes(self) -> list[dict[str, Any]]:
@@ -201,9 +290,13 @@ class Job:
 
     def _base(self, env: str, schedule: str | None) -> Task:
         """The task before any scalar is swept."""
-        family = settings.family_of(env)
-        made = self.environment(env)
-        return self._sized(settings.assemble_on(made, family, self.agent, self.setting, schedule, self.episodes))
+        budget = {"episodes": self.episodes, "steps": self.steps}
+        agent, made = self.given.agent or self.agent, self.environment(env)
+        task = settings.assemble_on(made, self.family, agent, self.setting, schedule, **budget)
+        if self.given.plan is not None:
+            kept: Any = {"steps": task.plan.steps, "most_steps": task.plan.most_steps}
+            task = dataclasses.replace(task, plan=dataclasses.replace(self.given.plan, **kept))
+        return self._sized(task)
 
     def _sized(self, task: Task) -> Task:
         """The task with the sizes that were asked for."""

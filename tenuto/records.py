@@ -78,10 +78,11 @@ class Records:
         now["evaluation_lam"] = np.column_stack([now["evaluation_lam"], evaluation.lam])
         now["evaluated"] = np.append(now["evaluated"], np.int32(t))
 
-    def last_third(self, name: str) -> np.ndarray:
+    def last_third(self, name: str, ends: np.ndarray | None = None) -> np.ndarray:
         """Each lane's mean over the evaluations in the last third of its own training, up to the first after its end;
-        NaN where there are none. `name` is returns, steps, decisions or lam."""
-        clock, ends = self["evaluated"], self["steps"].sum(1)
+        NaN where there are none. `name` is returns, steps, decisions or lam; `ends` says at which step each lane's
+        training ended, where that is not with its last finished episode."""
+        clock, ends = self["evaluated"], self["steps"].sum(1) if ends is None else ends
         if not len(clock):
             return np.full(len(ends), np.nan)
         values = self[f"evaluation_{name}"].reshape(len(ends), len(clock), -1).mean(2, dtype=np.float64)
@@ -102,6 +103,13 @@ def _no_evaluations(lanes: int) -> dict[str, np.ndarray]:
 def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:
     """Each lane's normalised area under its learning curve: its mean training return, 0 the worst and 1 the best."""
     return (np.nanmean(np.asarray(returns, np.float64), axis=1) - worst) / (best - worst)
+
+
+def mean_return(returns: np.ndarray) -> np.ndarray:
+    """Each lane's mean training return; NaN for one that has finished no episode."""
+    counted = np.isfinite(returns)
+    total = np.where(counted, returns, 0.0).sum(1, dtype=np.float64)
+    return np.divide(total, counted.sum(1), out=np.full(len(returns), np.nan), where=counted.any(1))
 
 
 def coverage(visits: np.ndarray, walkable: np.ndarray) -> np.ndarray:

@@ -1,14 +1,16 @@
 """A run: a job done in a folder of its own.
 
-The folder holds `config.json` (what was asked), `metrics.jsonl` (a line per chunk, as it goes), `checkpoint.npz`
-(while unfinished), and at the end `records.npz` (what happened), `networks.npz` (what was learned) and `summary.json`.
-A finished folder is never run again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
+The folder holds `config.json` (what was asked), `metrics.jsonl` and `metrics.csv` (what each chunk brought, as it
+goes), `checkpoint.npz` (while unfinished), `log.txt` (what one should know of the run, if anything), and at the end
+`records.npz` (what happened), `networks.npz` (what was learned) and `summary.json`. A finished folder is never run
+again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
 """
 
 import contextlib
-import json
+import dataclasses
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +19,13 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, loop, records
-from tenuto.compiled import Program
+from tenuto import checkpoint, compiled, host, loop, records, spelling, trackers
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
-from tenuto.jobs import Job
-from tenuto.loop import Networks
+from tenuto.jobs import Given, Job
+from tenuto.loop import Networks, Task
+from tenuto.metrics import Metrics
+from tenuto.outside import Outside
 from tenuto.records import Records
 
 try:
@@ -31,7 +34,8 @@ except ImportError:  # not a POSIX system: nothing keeps a second process out
     fcntl = None  # type: ignore[assignment]
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
-CHUNK_UPDATES = 500  # but no more updates than these
+CHUNK_UPDATES = 500  # but no more updates than these,
+CHUNK_OUTSIDE = 500  # and no more steps than these where environments may be slow
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 MOST_DIFFERENCES = 4  # told in one message
@@ -41,9 +45,10 @@ CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as wri
 class Progress(NamedTuple):
     """What a progress bar can show after a chunk: means over lanes."""
 
-    share: float  # of the episodes asked for, in the slowest lane
+    share: float  # of the steps asked for, or of the episodes in the slowest lane
     recent_return: float
     evaluation: float  # the last one's return; NaN where there was none
+    decisions_per_step: float
     mean_length: float
     lam: float
     diverged: list[int]  # lanes with parameters that are not finite
@@ -59,16 +64,25 @@ def run(
     *,
     devices: Sequence[Any] | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
+    note: Callable[[str], None] = lambda line: None,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    track: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read."""
+    """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read.
+
+    `report` hears of every chunk, `note` of what one should know (kept in log.txt too); `track` names trackers.
+    """
+    trackers.check(track)
     folder = claim(job, folder)
     if not finished(folder):
         with alone_in(folder):
             if not finished(folder):  # another process may have ended it a moment ago
-                return _run(job, folder, devices, report, stop, checkpoint_seconds)
+                return _run(job, folder, devices, report, _logged(folder, note), stop, checkpoint_seconds, track)
     return checkpoint.read_json(folder / "summary.json")
+
+
+Program = compiled.Program | host.Program
 
 
 def _run(
@@ -76,39 +90,104 @@ def _run(
     folder: Path,
     devices: Sequence[Any] | None,
     report: Callable[[Progress], None],
+    note: Callable[[str], None],
     stop: Callable[[], bool],
     checkpoint_seconds: float,
+    track: Sequence[str],
 ) -> dict[str, Any]:
     tasks = job.tasks()
-    program = Program(tasks, [lane["seed"] for lane in job.lanes()], devices)
-    kept, seconds = _begin_or_resume(program, folder)
-    assert job.episodes is not None  # Job sets it; said for the type checker
-    every, judged_in = job.evaluate_every or 0, job.evaluation_episodes or 0
-    rounds = rounds_per_chunk(program.learn_every, job.episodes, every)
-    began = saved = time.monotonic()
-    pause = checkpoint_seconds
-    with open(folder / "metrics.jsonl", "a") as metrics:
-        while kept["count"].min() < job.episodes:
+    with contextlib.ExitStack() as closing:
+        program = open_program(job, tasks, devices)
+        closing.callback(program.close)
+        kept, seconds, notes = _begin_or_resume(program, folder)
+        for line in [*_frames_note(tasks[0].env, program.t), *notes]:
+            note(line)
+        since, frames = program.t, tasks[0].env.frames if isinstance(tasks[0].env, Outside) else (1, 1)
+        opened = [trackers.open_tracker(kind, folder, job.name, job.lanes(), since) for kind in track]
+        metrics = Metrics(folder, job.lanes(), frames, opened)
+        closing.callback(metrics.close)
+        metrics.keep(len(kept["clock"]))
+        every, judged_in = job.evaluate_every or 0, job.evaluation_episodes or 0
+        most = CHUNK_OUTSIDE if job.is_outside else CHUNK_STEPS
+        rounds = rounds_per_chunk(program.learn_every, job.episodes, every, most)
+        began = saved = time.monotonic()
+        pause = checkpoint_seconds
+        while _share(job, kept, program.t) < 1:
             if stop():
                 _save(program, folder, kept, seconds + time.monotonic() - began)
                 raise Interrupted(folder)
             before = program.t
-            due = -(-(every - before % every) // program.learn_every) if every else rounds
-            kept.add(program.advance(min(rounds, due)), program.t)
-            if every and program.t // every > before // every:
-                kept.judge(program.evaluate(judged_in), program.t)
-            progress = _progress(kept, job.episodes)
-            metrics.write(_metrics_line(kept) + "\n")
-            metrics.flush()
-            report(progress)
+            due = [rounds, *(_rounds_until(n, before, program.learn_every) for n in _next_stops(job, before))]
+            try:
+                kept.add(program.advance(min(due), stop), program.t)
+                if every and program.t // every > before // every:
+                    kept.judge(program.evaluate(judged_in), program.t)
+            except host.Failed as failure:
+                if failure.chunk is not None:  # what came before it in this chunk
+                    kept.add(failure.chunk, program.t)
+                    metrics.write(kept)
+                _save(program, folder, kept, seconds + time.monotonic() - began)
+                note("".join(traceback.format_exception(failure.__cause__)) if failure.__cause__ else str(failure))
+                raise UserError(
+                    f"{job.label}: {failure}. The run stopped; its state before that step is in {folder}: mend the "
+                    "environment, then resume"
+                ) from failure
+            metrics.write(kept)
+            report(_progress(kept, _share(job, kept, program.t)))
             if time.monotonic() - saved >= pause:
                 writing = time.monotonic()
                 _save(program, folder, kept, seconds + writing - began)
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
-    if every and program.t not in kept["evaluated"][-1:]:  # what was learned last is judged too
-        kept.judge(program.evaluate(judged_in), program.t)
-    return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0].env)
+        if every and program.t not in kept["evaluated"][-1:]:  # what was learned last is judged too
+            kept.judge(program.evaluate(judged_in), program.t)
+        return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0])
+
+
+def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None = None) -> Program:
+    """The program that trains the job's lanes: with their environments in it, or around it."""
+    seeds = [lane["seed"] for lane in job.lanes()]
+    if job.is_outside:
+        return host.Program(tasks, seeds, job.open_crowd)
+    return compiled.Program(tasks, seeds, devices)
+
+
+def _share(job: Job, kept: Records, t: int) -> float:
+    """How much of the job is done."""
+    if job.steps is not None:
+        return min(1.0, t / job.steps)
+    assert job.episodes is not None  # a job has one or the other
+    return min(1.0, float(kept["count"].min()) / job.episodes)
+
+
+def _next_stops(job: Job, t: int) -> list[int]:
+    """The clocks at which a chunk must end: the next evaluation, and the end of a run that is counted in steps."""
+    stops = [job.steps] if job.steps is not None else []
+    return stops + ([t - t % job.evaluate_every + job.evaluate_every] if job.evaluate_every else [])
+
+
+def _rounds_until(clock: int, t: int, learn_every: int) -> int:
+    return -(-clock // learn_every) - t // learn_every
+
+
+def _frames_note(env: Any, t: int) -> list[str]:
+    least, most = env.frames if isinstance(env, Outside) else (1, 1)
+    if most == 1 or t:
+        return []
+    frames = f"{least}" if least == most else f"{least} to {most}"
+    return [
+        f"The environment skips frames: each of its steps plays {frames}. Steps, decisions and lengths are counted in "
+        "steps, not in frames."
+    ]
+
+
+def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        with open(folder / "log.txt", "a") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n")
+        note(line)
+
+    return tell
 
 
 def claim(job: Job, folder: Path) -> Path:
@@ -116,7 +195,7 @@ def claim(job: Job, folder: Path) -> Path:
     folder = Path(folder)
     config = folder / "config.json"
     if exists(config):
-        differing = differences(load_job(folder).to_json(), job.to_json())
+        differing = differences(_asked(folder), job.to_json())
         if differing:
             raise UserError(f"{folder} holds another run ({differing}): choose another --out")
         differing = differences(checkpoint.read_json(config).get("hyperparameters"), job.hyperparameters())
@@ -131,6 +210,14 @@ def claim(job: Job, folder: Path) -> Path:
         config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
     )
     return folder
+
+
+def _asked(folder: Path) -> dict[str, Any]:
+    """A folder's job as it was asked for, in this version's words where it can be read."""
+    content = checkpoint.read_json(folder / "config.json")
+    if "composition" in content.get("job", {}):  # it may have parts that only the caller knows
+        return content["job"]
+    return load_job(folder).to_json()
 
 
 def differences(there: Any, now: Any) -> str:
@@ -179,8 +266,8 @@ def alone_in(folder: Path) -> Iterator[None]:
             (folder / ".lock").unlink(missing_ok=True)
 
 
-def load_job(folder: Path) -> Job:
-    """The job whose folder this is."""
+def load_job(folder: Path, given: Given = Given()) -> Job:
+    """The job whose folder this is. What is given from Python is taken as it is; the rest is read."""
     config = folder / "config.json"
     if not exists(config):
         hint = "name the folder given to `tenuto train --out`"
@@ -189,10 +276,13 @@ def load_job(folder: Path) -> Job:
         raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
     content = checkpoint.read_json(config)
     try:
-        return Job.from_json(content["job"])
+        spelled = next(iter(content["hyperparameters"].values()))["env"]
+        if spelled["is"] == "Outside" and given.spec is None:
+            given = dataclasses.replace(given, spec=spelling.read(spelled))
+        return Job.from_json(content["job"], given)
     except UserError as problem:
         raise UserError(f"{config} cannot be used now: {problem}") from None
-    except (KeyError, TypeError, AttributeError) as problem:
+    except (KeyError, TypeError, AttributeError, StopIteration) as problem:
         raise checkpoint.damaged(config, problem) from None
 
 
@@ -227,40 +317,53 @@ def read_records(folder: Path | str) -> Records:
     return Records(**arrays)
 
 
-def read_networks(folder: Path | str) -> Networks:
+def read_records_so_far(folder: Path) -> Records:
+    """The records of a job, as of its last checkpoint if it is not finished."""
+    if finished(folder):
+        return read_records(folder)
+    load_job(folder)  # says so if there is no job
+    path = folder / "checkpoint.npz"
+    if not exists(path):
+        raise UserError(
+            f"the run in {folder} has no checkpoint yet: wait for it, or go on with `tenuto resume {folder}`"
+        )
+    arrays, _ = checkpoint.load(path)
+    return Records(**{name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")})
+
+
+def read_networks(folder: Path | str, job: Job | None = None) -> Networks:
     """What the lanes of a finished job have learned; every leaf has the lane axis in front, ordered as `Job.lanes`."""
     folder = done(folder)
-    job = load_job(folder)
+    job = job or load_job(folder)
     path = folder / "networks.npz"
     arrays, _ = checkpoint.load(path)
 
     def of_all_lanes() -> Networks:
         task = job.tasks()[0]
-        brain = jax.vmap(lambda key: loop.start(task, key).brain)(jax.random.split(jax.random.key(0), len(job.lanes())))
-        return Networks(brain.action, brain.extension)
+        keys = jax.random.split(jax.random.key(0), len(job.lanes()))
+        return jax.vmap(lambda key: loop.learned(task, loop.start(task, key)))(keys)
 
     return checkpoint.tree_from(arrays, jax.eval_shape(of_all_lanes), path)
 
 
-def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float]:
+def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, list[str]]:
+    """The records so far, the seconds they took, and what should be told of it."""
     path = folder / "checkpoint.npz"
-    metrics = folder / "metrics.jsonl"
     if not path.exists():
-        metrics.unlink(missing_ok=True)
         program.begin()
-        return Records.empty(program.lanes, program.max_length, program.places), 0.0
+        return Records.empty(program.lanes, program.max_length, program.places), 0.0, []
     arrays, about = checkpoint.load(path)
-    record = {name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")}
+
+    def part(prefix: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
     try:
-        kept, t, seconds = Records(**record), int(about["t"]), float(about["seconds"])
-        held = len(kept["clock"])
+        kept, t, seconds = Records(**part("records.")), int(about["t"]), float(about["seconds"])
+        len(kept["clock"])
     except (KeyError, TypeError, ValueError) as problem:
         raise checkpoint.damaged(path, problem) from None
-    program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), t)
-    # Lines written after the checkpoint will be written again.
-    lines = metrics.read_text(errors="replace").splitlines(keepends=True)[:held] if metrics.exists() else []
-    checkpoint.write_text(metrics, "".join(lines))
-    return kept, seconds
+    notes = program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), t, part("journal."))
+    return kept, seconds, notes
 
 
 def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None:
@@ -268,24 +371,35 @@ def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None
         return  # nothing to lose
     arrays = checkpoint.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
+    arrays |= {f"journal.{name}": array for name, array in program.journal().items()}
     checkpoint.save(folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds})
 
 
-def _finish(
-    job: Job, folder: Path, kept: Records, program: Program, seconds: float, env: AbstractEnv
-) -> dict[str, Any]:
-    lanes = job.lanes()
-    scores = records.auc(kept["returns"], env.worst_return, env.best_return)
-    judged = kept.last_third("returns")
+def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float, task: Task) -> dict[str, Any]:
+    lanes, env = job.lanes(), task.env
+    nothing = np.full(len(lanes), np.nan)
+    scores = nothing
+    if isinstance(env, AbstractEnv):
+        scores = records.auc(kept["returns"], env.worst_return, env.best_return)
+    ends = None if job.steps is None else np.full(len(lanes), program.t)
+    measured = {
+        "auc": scores,
+        "mean_return": records.mean_return(kept["returns"]),
+        "evaluation": kept.last_third("returns", ends),
+        "evaluation_steps": kept.last_third("steps", ends),
+        "evaluation_decisions": kept.last_third("decisions", ends),
+    }
     checkpoint.save(folder / "networks.npz", checkpoint.leaves_of(program.networks()), {"job": job.to_json()})
     checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
     summary = {
         "job": job.to_json(),
         "lanes": [
-            lane | {"auc": float(score), "diverged": int(gone), "evaluation": None if np.isnan(final) else float(final)}
-            for lane, score, gone, final in zip(lanes, scores, kept["diverged"], judged, strict=True)
+            lane
+            | {"diverged": int(kept["diverged"][i])}
+            | {name: None if np.isnan(each[i]) else float(each[i]) for name, each in measured.items()}
+            for i, lane in enumerate(lanes)
         ],
-        "env_steps": int(kept["steps"].sum()),
+        "env_steps": int(kept["steps"].sum()) if job.steps is None else len(lanes) * program.t,
         "seconds": round(seconds, 3),
         "device": jax.local_devices()[0].device_kind,
         "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
@@ -295,11 +409,13 @@ def _finish(
     return summary
 
 
-def rounds_per_chunk(learn_every: int, episodes: int | None = None, evaluate_every: int = 0) -> int:
-    """About CHUNK_STEPS steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
+def rounds_per_chunk(
+    learn_every: int, episodes: int | None = None, evaluate_every: int = 0, most_steps: int = CHUNK_STEPS
+) -> int:
+    """About so many steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
     if one is near, so that runs with one update per episode end with a whole chunk. Between evaluations there are
     several chunks."""
-    most = max(1, min(CHUNK_STEPS // learn_every, CHUNK_UPDATES))
+    most = max(1, min(most_steps // learn_every, CHUNK_UPDATES))
     if evaluate_every:
         return min(most, max(1, evaluate_every // CHUNKS_PER_EVALUATION // learn_every))
     if episodes is None or learn_every == 1:
@@ -308,34 +424,16 @@ def rounds_per_chunk(learn_every: int, episodes: int | None = None, evaluate_eve
     return near[-1] if near else min(most, episodes)
 
 
-def _progress(kept: Records, episodes: int) -> Progress:
+def _progress(kept: Records, share: float) -> Progress:
     def mean(values: np.ndarray) -> float:
         return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
     return Progress(
-        share=min(1.0, float(kept["count"].min()) / episodes),
+        share=share,
         recent_return=mean(kept.recent("returns")),
         evaluation=mean(kept["evaluation_returns"][:, -1:]),
+        decisions_per_step=mean(kept.recent("decisions") / kept.recent("steps")),
         mean_length=mean(kept.recent("steps") / kept.recent("decisions")),
         lam=mean(kept.recent("lam", 1)),
         diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
-    )
-
-
-def _metrics_line(kept: Records) -> str:
-    """One line of JSON: this chunk's numbers, a list entry per lane, so that no seed hides in a mean."""
-
-    def means(values: np.ndarray) -> list[float | None]:
-        return [round(float(np.nanmean(row)), 4) if np.isfinite(row).any() else None for row in values]
-
-    t = int(kept["clock"][-1])
-    return json.dumps(
-        {
-            "step": t,
-            "episodes": kept["count"].tolist(),
-            "recent_return": means(kept.recent("returns")),
-            "evaluation": means(kept["evaluation_returns"][:, -1:].mean(2)) if t in kept["evaluated"][-1:] else None,
-            "decisions_per_step": means(kept.recent("decisions") / kept.recent("steps")),
-            "diverged": np.flatnonzero(kept["diverged"] >= 0).tolist(),
-        }
     )

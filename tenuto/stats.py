@@ -1,7 +1,8 @@
 """Honest numbers: a mean over all seeds, its spread, and a 95% bootstrap interval."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -29,6 +30,22 @@ def estimate(values: np.ndarray) -> Estimate:
         (values,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=np.random.default_rng(0)
     ).confidence_interval
     return Estimate(mean, sd, float(interval.low), float(interval.high))
+
+
+def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Interquartile mean: that of the middle half, which neither a lucky nor a hopeless seed moves."""
+    return stats.trim_mean(values, 0.25, axis=axis)
+
+
+def bands(
+    values: np.ndarray, measure: Callable[..., Any], resamples: int = 2000
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A measure over seeds at each point, and its 95% percentile-bootstrap interval; `values` are (seeds, points)."""
+    values = np.asarray(values, np.float64)
+    chosen = np.random.default_rng(0).integers(len(values), size=(resamples, len(values)))
+    drawn = np.stack([measure(values[seeds], axis=0) for seeds in chosen])
+    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
+    return measure(values, axis=0), low, high
 
 
 def digits(numbers: np.ndarray | list[float]) -> int:

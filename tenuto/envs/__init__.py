@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import gymnasium
+
 from tenuto.envs.base import AbstractEnv, AbstractSpec
 from tenuto.envs.chain import Chain
 from tenuto.envs.lava import MAPS, Lava, read_map
@@ -18,6 +20,8 @@ __all__ = [
     "Pendulum",
     "family",
     "is_file",
+    "is_gymnasium",
+    "is_python",
     "make",
     "read",
     "short",
@@ -29,6 +33,7 @@ ENVIRONMENTS = {
     "lava-MAP": f"lava gridworld, one of the paper's maps: {', '.join(f'lava-{name}' for name in MAPS)}",
     "lava:FILE": "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
     "pendulum-v1": "swing-up with continuous torque, as Gymnasium's Pendulum-v1",
+    "ID": "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first",
     "pendulum-v0": "the same with the angle rule of Gym's Pendulum-v0, which the paper ran",
 }
 _EXAMPLES = (
@@ -50,6 +55,8 @@ def family(name: str) -> str:
         return "lava"
     if name in PENDULUMS:
         return "pendulum"
+    if is_python(name) or is_gymnasium(name):
+        return "outside"
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
         raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")
@@ -59,6 +66,20 @@ def family(name: str) -> str:
 def is_file(name: str) -> bool:
     """Whether the name is that of a map of one's own."""
     return name.startswith("lava:")
+
+
+def is_python(name: str) -> bool:
+    """Whether the name stands for an environment that a function in Python makes."""
+    return name.startswith("python:")
+
+
+def is_gymnasium(name: str) -> bool:
+    """Whether Gymnasium knows an environment of this name (`module:Name-v0` imports the module first)."""
+    try:
+        gymnasium.spec(name)
+    except (gymnasium.error.Error, ImportError, ValueError):
+        return False
+    return True
 
 
 def short(name: str) -> str:

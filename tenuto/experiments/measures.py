@@ -41,7 +41,9 @@ def _records(folder: Path, when: int) -> Records:
 
 
 def env_of(source: Source) -> envs.AbstractEnv:
-    return source.job.environment(source.lanes.get("env", source.job.envs[0]))
+    env = source.job.environment(source.lanes.get("env", source.job.envs[0]))
+    assert isinstance(env, envs.AbstractEnv)  # the paper's are compiled
+    return env
 
 
 def auc(source: Source, folder: Path) -> np.ndarray:

@@ -1,6 +1,19 @@
 """Environments outside of the compiled program: Gymnasium's, and whatever speaks its language."""
 
-from tenuto.outside.crowd import Separate, Together, Trouble
+from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Separate, Together, Trouble
 from tenuto.outside.interface import Interface, Outside
+from tenuto.outside.opening import inspect, maker, open_crowd
 
-__all__ = ["Interface", "Outside", "Separate", "Together", "Trouble"]
+__all__ = [
+    "JUDGING",
+    "TRAINING",
+    "Crowd",
+    "Interface",
+    "Outside",
+    "Separate",
+    "Together",
+    "Trouble",
+    "inspect",
+    "maker",
+    "open_crowd",
+]

@@ -14,6 +14,7 @@ import numpy as np
 from tenuto.errors import UserError
 from tenuto.outside.interface import Interface
 
+TRAINING, JUDGING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
 LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
 
 

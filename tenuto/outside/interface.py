@@ -1,5 +1,6 @@
 """Gymnasium's spaces as ours: what replay keeps of an observation, what networks read, what an action is there."""
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounde
 LARGEST = 1_000_000  # numbers in a flattened observation
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
 ACTIONS = "Discrete, and Box with bounds"
+SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # how environments call it
 UNBOUNDED = np.asarray(-np.inf, np.float32), np.asarray(np.inf, np.float32)
 
 
@@ -34,8 +36,10 @@ class Outside(AbstractSpec):
     size: ObsSize = eqx.field(static=True)
     shape: tuple[int, ...] = eqx.field(static=True)  # of an observation in replay
     dtype: str = eqx.field(static=True)
-    scale: Float[np.ndarray, " size"]
-    shift: Float[np.ndarray, " size"]
+    scale: Float[np.ndarray, " size"] = eqx.field(converter=lambda x: np.asarray(x, np.float32))
+    shift: Float[np.ndarray, " size"] = eqx.field(converter=lambda x: np.asarray(x, np.float32))
+    spaces: str = eqx.field(static=True)  # the environment's own, spelled out: a policy can be used without it
+    frames: tuple[int, int] = eqx.field(static=True, default=(1, 1))  # least and most that a step plays, where known
 
     @property
     def actions(self) -> AbstractSpace:
@@ -66,9 +70,10 @@ class Outside(AbstractSpec):
 class Interface:
     """Between one environment and the loop. `scale`: whether bounded numbers are scaled to -1..1 for the networks."""
 
-    def __init__(self, observations: Any, actions: Any, name: str, scale: bool = True):
+    def __init__(
+        self, observations: Any, actions: Any, name: str, scale: bool = True, frames: tuple[int, int] = (1, 1)
+    ):
         self.name = name
-        self._actions = actions
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
         ours, self.action = _actions_of(actions, name)
         low, high = bounds
@@ -82,6 +87,8 @@ class Interface:
                 dtype=dtype,
                 scale=np.where(bounded, 2 / width, 1.0).astype(np.float32),
                 shift=np.where(bounded, -2 * low / width - 1, 0.0).astype(np.float32),
+                spaces=json.dumps([spell_space(observations), spell_space(actions)]),
+                frames=frames,
             )
 
     @classmethod
@@ -95,7 +102,15 @@ class Interface:
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
                     "its spaces in __init__; gymnasium.utils.env_checker.check_env tells what else is amiss"
                 )
-        return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale)
+        return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
+
+    @classmethod
+    def from_spec(cls, spec: Outside, name: str = "the environment") -> "Interface":
+        """That of an environment of which only the description is there."""
+        observations, actions = map(read_space, json.loads(spec.spaces))
+        interface = cls(observations, actions, name, frames=spec.frames)
+        interface.spec = spec
+        return interface
 
     def read(self, obs: Any) -> np.ndarray:
         """An observation as replay keeps it; a ValueError that says why where it is none."""
@@ -211,23 +226,57 @@ def _actions_of(space: Any, name: str) -> tuple[AbstractSpace, Callable[[np.ndar
     )
 
 
-def frames_per_step(env: Any) -> int | tuple[int, int]:
-    """How many frames a step of the environment plays, as far as its wrappers and itself tell; 1 if they say nothing.
+def spell_space(space: Any) -> Any:
+    """A supported space in JSON's own types; bounds that are all the same are said once."""
 
-    A pair where the number is drawn anew at each step.
-    """
-    frames: int = 1
+    def bounds(array: np.ndarray) -> Any:
+        return array.flat[0].item() if array.size and (array == array.flat[0]).all() else array.tolist()
+
+    kind = {"is": type(space).__name__}
+    if isinstance(space, theirs.Dict):
+        return kind | {"spaces": {name: spell_space(part) for name, part in space.spaces.items()}}
+    if isinstance(space, theirs.Tuple):
+        return kind | {"spaces": [spell_space(part) for part in space.spaces]}
+    if isinstance(space, theirs.Box):
+        limits = {"low": bounds(space.low), "high": bounds(space.high)}
+        return kind | limits | {"shape": list(space.shape), "dtype": str(space.dtype)}
+    if isinstance(space, theirs.Discrete):
+        return kind | {"n": int(space.n), "start": int(space.start)}
+    if isinstance(space, theirs.MultiDiscrete):
+        return kind | {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+    return kind | {"n": np.asarray(space.n).tolist()}  # MultiBinary
+
+
+def read_space(spelled: Any) -> theirs.Space[Any]:
+    """The space that `spell_space` spelled."""
+    kind, words = spelled["is"], {name: value for name, value in spelled.items() if name != "is"}
+    if kind == "Dict":
+        return theirs.Dict({name: read_space(part) for name, part in words["spaces"].items()})
+    if kind == "Tuple":
+        return theirs.Tuple([read_space(part) for part in words["spaces"]])
+    if kind == "Box":
+        low, high = (np.broadcast_to(np.asarray(words[k], words["dtype"]), words["shape"]) for k in ("low", "high"))
+        return theirs.Box(low, high, dtype=np.dtype(words["dtype"]).type)
+    kinds: dict[str, Any] = {
+        "Discrete": theirs.Discrete,
+        "MultiDiscrete": theirs.MultiDiscrete,
+        "MultiBinary": theirs.MultiBinary,
+    }
+    return kinds[kind](**words)
+
+
+def frames_per_step(env: Any) -> tuple[int, int]:
+    """The least and the most frames a step of the environment plays, as far as its wrappers and itself tell."""
+    least = most = 1
     layer = env
     while layer is not None:
-        for attribute in ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip"):
-            told = vars(layer).get(attribute) if hasattr(layer, "__dict__") else None
-            if isinstance(told, int | np.integer) and not isinstance(told, bool) and told > 1:
-                frames *= int(told)
-                break
-            if isinstance(told, tuple) and len(told) == 2 and all(isinstance(n, int) for n in told):
-                return told[0] * frames, (told[1] - 1) * frames
-        layer = vars(layer).get("env") if hasattr(layer, "__dict__") else None
-    return frames
+        told = getattr(layer, "__dict__", {})
+        skip = next((told[name] for name in SKIPS if told.get(name) not in (None, False, True)), 1)
+        low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step
+        if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
+            least, most = least * max(1, int(low)), most * max(1, int(high))
+        layer = told.get("env")
+    return least, most
 
 
 def _short(value: Any) -> str:

@@ -48,7 +48,7 @@ def learning_curves(
         axis.set_xlabel("episode")
         axis.set_ylabel("training return")
         axis.set_ylim(worst - 0.03 * (best - worst), best + 0.04 * (best - worst))
-        _tidy(axis)
+        tidy(axis)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     axes[0].legend(frameon=False, fontsize=8)
@@ -84,7 +84,7 @@ def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title
                 axis.fill_between(judged.steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
         for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
             axis.set_ylabel(measured, fontsize=8)
-            _tidy(axis)
+            tidy(axis)
         column[0].set_title(label, fontsize=10)
         column[1].set_xlabel("training steps")
         column[1].set_ylim(bottom=0)
@@ -181,7 +181,7 @@ def calibration(
         axis.set_title(label, fontsize=9)
         axis.set_xlabel("spread of the heads (standard deviation)", fontsize=8)
         axis.set_ylabel("absolute error of their mean", fontsize=8)
-        _tidy(axis)
+        tidy(axis)
     for axis in grid.ravel()[len(panels) :]:
         axis.set_visible(False)
     return save(figure, path, f"{title}; thin: a seed, thick: their mean")
@@ -195,13 +195,19 @@ def sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure,
 
 
 def save(figure: Figure, path: Path, title: str) -> list[Path]:
-    """Write the figure both ways; the same data give the same bytes."""
-    figure.suptitle(textwrap.fill(title, int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
+    """Write the figure as PNG and as SVG."""
     written = [path.with_suffix(".png"), path.with_suffix(".svg")]
-    with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
-        figure.savefig(written[0], dpi=130)
-        figure.savefig(written[1], metadata={"Date": None})
+    for file in written:
+        write(figure, file, title)
     return written
+
+
+def write(figure: Figure, file: Path, title: str) -> None:
+    """Write the figure as the file's name says; the same data give the same bytes."""
+    figure.suptitle(textwrap.fill(title, int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
+        figure.savefig(file, dpi=130, metadata=undated.get(file.suffix))
 
 
 def _table(
@@ -217,7 +223,7 @@ def _table(
     return figure, grid, cells
 
 
-def _tidy(axis: Axes) -> None:
+def tidy(axis: Axes) -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
 

@@ -2,37 +2,30 @@
 
 from pathlib import Path
 
-from tenuto import envs, jobs, runs
-from tenuto.envs import Lava
-from tenuto.jobs import Job
-from tenuto.report import figures
+from tenuto import runs
+from tenuto.envs import AbstractEnv, Lava
+from tenuto.report import curves, figures, groups
 
 MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as one
-
-
-def groups(job: Job) -> dict[str, list[int]]:
-    """The job's lanes by what they share, spelled out."""
-    found: dict[str, list[int]] = {}
-    for i, lane in enumerate(job.lanes()):
-        swept = {k: envs.short(v) if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in jobs.SWEPT}
-        found.setdefault(" ".join(f"{k}={v}" for k, v in swept.items()) or "all lanes", []).append(i)
-    return found
 
 
 def draw(folder: Path) -> list[Path]:
     """Draw a finished run into its folder; the files written. Of very many groups only the first are drawn."""
     job, kept = runs.load_job(folder), runs.read_records(folder)
     lanes = job.lanes()
-    everything = groups(job)
+    everything = groups.of(job)
     drawn = dict(list(everything.items())[:MOST_GROUPS])
     title = f"{job.label}, setting {job.setting}"
     if len(drawn) < len(everything):
         title += f" (the first {len(drawn)} of {len(everything)} groups)"
     env = job.environment(job.envs[0])
-    curves = {"": {name: kept["returns"][mine] for name, mine in drawn.items()}}
-    written = figures.learning_curves(
-        curves, folder / "learning", title=title, worst=env.worst_return, best=env.best_return
-    )
+    if isinstance(env, AbstractEnv) and job.episodes is not None:
+        returns = {"": {name: kept["returns"][mine] for name, mine in drawn.items()}}
+        scale = {"worst": env.worst_return, "best": env.best_return}
+        written = figures.learning_curves(returns, folder / "learning", title=title, **scale)
+    else:
+        of_training = {name: curves.Curve.of(kept, mine, training=True) for name, mine in drawn.items()}
+        written = [curves.draw(of_training, folder / f"learning{kind}", title) for kind in (".png", ".svg")]
     if len(kept["evaluated"]):
         judged = {"": {name: figures.Judged.of(kept, mine) for name, mine in drawn.items()}}
         written += figures.evaluations(judged, folder / "evaluations", title=f"{title}, without exploration")

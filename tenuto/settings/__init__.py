@@ -2,16 +2,17 @@
 
 import dataclasses
 from types import ModuleType
+from typing import Any
 
 from tenuto import envs
-from tenuto.agents import able, named
+from tenuto.agents import Agent, able, named
 from tenuto.errors import UserError
 from tenuto.loop import Task
-from tenuto.settings import chain, lava, pendulum
+from tenuto.settings import chain, lava, outside, pendulum
 
-__all__ = ["FAMILIES", "assemble", "assemble_on", "chain", "family_of", "lava", "pendulum"]
+__all__ = ["FAMILIES", "assemble", "assemble_on", "chain", "family_of", "lava", "outside", "pendulum"]
 
-FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum}
+FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum, "outside": outside}
 
 
 def family_of(env: str) -> ModuleType:
@@ -21,20 +22,36 @@ def family_of(env: str) -> ModuleType:
 
 def assemble(agent: str, env: str, setting: str, schedule: str | None = None, episodes: int | None = None) -> Task:
     """The agent, the environment and the setting of these names, ready to learn for so many episodes."""
-    return assemble_on(envs.make(env), family_of(env), agent, setting, schedule, episodes)
+    return assemble_on(envs.make(env), family_of(env), agent, setting, schedule, episodes=episodes)
 
 
 def assemble_on(
-    env: envs.AbstractEnv, family: ModuleType, agent: str, setting: str, schedule: str | None, episodes: int | None
+    env: envs.AbstractSpec,
+    family: ModuleType,
+    agent: str | Agent,
+    setting: str,
+    schedule: str | None,
+    *,
+    episodes: int | None = None,
+    steps: int | None = None,
 ) -> Task:
-    """The same on an environment of this family that is already there."""
-    episodes = episodes or family.EPISODES
-    if not named(agent).suits(env.actions):
+    """The same on an environment that is already there. Of the paper's environments a run counts episodes, of others
+    steps."""
+    if not (named(agent) if isinstance(agent, str) else agent).suits(env.actions):
+        who = f"agent '{agent}'" if isinstance(agent, str) else "this agent"
         can = ", ".join(able(env.actions))
-        raise UserError(f"agent '{agent}' cannot act here: the environment has {env.actions.words}; these can: {can}")
-    task = family.assemble(agent, env, setting, schedule or next(iter(family.SCHEDULES)), episodes)
+        raise UserError(f"{who} cannot act here: the environment has {env.actions.words}; these can: {can}")
+    schedule = schedule or next(iter(family.SCHEDULES))
+    if family is outside:
+        steps = steps or outside.STEPS
+        budget: dict[str, Any] = {"steps": steps}
+        task = outside.assemble(agent, env, setting, schedule, steps)
+    else:
+        episodes = episodes or family.EPISODES
+        task, budget = family.assemble(agent, env, setting, schedule, episodes), {"episodes": episodes}
+        assert isinstance(env, envs.AbstractEnv)  # as the paper's are
+        steps = episodes * env.longest_episode()
     # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
-    most_steps = episodes * env.longest_episode()
-    grain = 1 << max(0, most_steps.bit_length() - 3)
-    plan = dataclasses.replace(task.plan, episodes=episodes, most_steps=-(-most_steps // grain) * grain)
+    grain = 1 << max(0, steps.bit_length() - 3)
+    plan = dataclasses.replace(task.plan, **budget, most_steps=-(-steps // grain) * grain)
     return dataclasses.replace(task, plan=plan)

@@ -1,0 +1,93 @@
+"""Making environments: by Gymnasium's name, or by somebody's function."""
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+
+from tenuto.errors import UserError
+from tenuto.outside.crowd import JUDGING, Crowd, Separate, Together
+from tenuto.outside.interface import Interface, Outside
+
+LONGEST_EPISODE = 10_000  # steps of an evaluation in an environment that has no time limit of its own
+
+
+def maker(name: str, args: str = "") -> Callable[..., Any]:
+    """What makes Gymnasium's environment of this name, with arguments given as JSON."""
+    try:
+        given = json.loads(args) if args else {}
+        if not isinstance(given, dict):
+            raise ValueError("not an object")
+    except ValueError as problem:
+        raise UserError(
+            f"--env-args must be a JSON object such as '{{\"continuous\": true}}', not {args!r} ({problem})"
+        ) from None
+
+    def make(**more: Any) -> Any:
+        # What Gymnasium's checker looks at in every step, `Interface.read` does faster.
+        return gymnasium.make(name, disable_env_checker=True, **(given | more))
+
+    return make
+
+
+def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
+    """What a maker makes, or an error that says why it does not."""
+    try:
+        env = make(*args, **kwargs)
+    except UserError:
+        raise
+    except Exception as problem:
+        raise UserError(f"{name} could not be made ({type(problem).__name__}: {problem})") from problem
+    wanted = ("reset", "step", "close")
+    if not all(callable(getattr(env, method, None)) for method in wanted):
+        raise UserError(
+            f"{name} gave {type(env).__name__}, which is no environment: an environment has {', '.join(wanted)} and "
+            "its spaces (gymnasium.Env)"
+        )
+    return env
+
+
+def inspect(make: Callable[..., Any], vector: bool, name: str, scale: bool) -> Interface:
+    """The interface of what a maker makes."""
+    env = made(make, name, 1) if vector else made(make, name)
+    try:
+        return Interface.of(env, name, scale)
+    finally:
+        env.close()
+
+
+def open_crowd(
+    make: Callable[..., Any],
+    vector: bool,
+    name: str,
+    spec: Outside,
+    scale: bool,
+    seeds: Sequence[int],
+    purpose: int,
+) -> Crowd:
+    """Environments for lanes with these seeds, if they still have the spaces that the run was made for."""
+    interface = inspect(make, vector, name, scale)
+    if not same(interface.spec, spec):
+        raise UserError(
+            f"{name} has other spaces now than when this run was made: bring the environment back to what it was, or "
+            "start anew in another folder"
+        )
+    if vector:
+        return Together(functools.partial(made, make, name), interface, seeds, purpose)
+
+    def one() -> Any:
+        env = made(make, name)
+        unlimited = getattr(getattr(env, "spec", None), "max_episode_steps", None) is None
+        limited = purpose == JUDGING and unlimited and isinstance(env, gymnasium.Env)
+        return gymnasium.wrappers.TimeLimit(env, LONGEST_EPISODE) if limited else env
+
+    return Separate(one, interface, seeds, purpose)
+
+
+def same(one: Outside, other: Outside) -> bool:
+    """Whether two descriptions of spaces say the same."""
+    from tenuto.spelling import spell  # it knows of this package
+
+    return spell(one) == spell(other)

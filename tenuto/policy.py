@@ -1,0 +1,176 @@
+"""What a lane has learned, to act by: decide what to do and for how long, or go step by step."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from tenuto import loop
+from tenuto.errors import UserError
+from tenuto.loop import Networks, Task
+from tenuto.outside import Interface, Outside
+from tenuto.outside.crowd import SHOWING, episode_seed
+from tenuto.types import Option
+
+
+@jax.jit
+def _judge(task: Task, networks: Networks, obs: Any, key: Any, clock: Any) -> Option:
+    """The option held best for each of some observations."""
+
+    def one(obs: Any, key: Any) -> Option:
+        return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+
+    return jax.vmap(one)(obs, jax.random.split(key, len(obs)))
+
+
+class Policy:
+    """One lane's policy, without exploration. It takes observations and gives actions as its environment does."""
+
+    def __init__(self, task: Task, networks: Networks, seed: int):
+        self.task, self.seed = task, seed
+        self._networks = networks
+        self._interface = Interface.from_spec(task.env) if isinstance(task.env, Outside) else None
+        self._key, self._asked = jax.random.key(seed), 0
+        example = task.env.reset(jax.random.key(0))[1]
+        self._shape, self._dtype = example.shape, example.dtype
+
+    @property
+    def lam(self) -> float:
+        """The λ it acts by."""
+        return float(self._networks.lam)
+
+    @property
+    def max_length(self) -> int:
+        """The greatest length it may decide."""
+        return self.task.agent.extension.max_length
+
+    def decide(self, obs: Any) -> tuple[Any, int]:
+        """What to do on seeing this, and for how many steps."""
+        actions, lengths = self._decide(self.read(obs)[None])
+        return actions[0], int(lengths[0])
+
+    def as_stepwise(self) -> "Stepwise":
+        """The same policy as one that is asked at every step, for everybody's loops."""
+        return Stepwise(self)
+
+    def read(self, obs: Any) -> np.ndarray:
+        """An observation as the networks' own array."""
+        try:
+            if self._interface is not None:
+                return self._interface.read(obs)
+            array = np.asarray(obs, self._dtype)
+            if array.shape != self._shape:
+                raise ValueError(f"the observation has shape {array.shape}, not {self._shape}")
+        except (TypeError, ValueError) as problem:
+            raise UserError(f"the policy cannot read this: {problem}") from None
+        return array
+
+    def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
+        option = _judge(self.task, self._networks, obs, self._key, np.int32(self._asked))
+        self._asked += 1
+        say = self._interface.action if self._interface is not None else lambda action: action
+        return [say(action) for action in np.asarray(option.action)], np.asarray(option.length)
+
+
+class Held(NamedTuple):
+    """What each of some environments is doing: Stable-Baselines3 calls it the state of a policy."""
+
+    actions: list[Any]
+    left: np.ndarray  # steps for which the action is still to be held
+
+
+class Stepwise:
+    """A policy that is asked for an action at every step, and repeats the one it holds until its length is over.
+
+    Call it with an observation; call `reset()` where an episode begins. `predict` is what Stable-Baselines3's
+    `evaluate_policy` calls, with one environment or several.
+    """
+
+    def __init__(self, policy: Policy):
+        self.policy = policy
+        self._held: Held | None = None
+        self.decisions = 0  # made so far
+
+    def reset(self) -> None:
+        """An episode begins: whatever was held is dropped."""
+        self._held = None
+
+    def __call__(self, obs: Any) -> Any:
+        """The action to take now."""
+        self._held = self._advance([self.policy.read(obs)], self._held)
+        return self._held.actions[0]
+
+    def predict(
+        self, observation: Any, state: Held | None = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Any, Held]:
+        """Actions for a batch of observations (or for one), and what is held, to be passed on with the next call."""
+        many = self._is_batch(observation)
+        rows = [self.policy.read(row) for row in _rows(observation)] if many else [self.policy.read(observation)]
+        if state is not None and episode_start is not None:
+            state = state._replace(left=np.where(np.atleast_1d(episode_start), 0, state.left))
+        held = self._advance(rows, state)
+        return np.stack(held.actions) if many else held.actions[0], held
+
+    def _advance(self, rows: list[np.ndarray], held: Held | None) -> Held:
+        left = np.zeros(len(rows), int) if held is None else held.left
+        actions = [None] * len(rows) if held is None else list(held.actions)
+        due = np.flatnonzero(left == 0)
+        if len(due):
+            fresh, lengths = self.policy._decide(np.stack([rows[i] for i in due]))
+            left = left.copy()
+            left[due] = lengths
+            for i, action in zip(due, fresh, strict=True):
+                actions[i] = action
+            self.decisions += len(due)
+        return Held(actions, left - 1)
+
+    def _is_batch(self, observation: Any) -> bool:
+        try:
+            self.policy.read(observation)
+        except UserError:
+            return True
+        return False
+
+
+def _rows(batch: Any) -> list[Any]:
+    if isinstance(batch, dict):
+        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+    return list(batch)
+
+
+class Played(NamedTuple):
+    """What a policy did in one episode."""
+
+    episode_return: float
+    steps: int
+    decisions: int
+    lengths: list[int]  # decided
+
+
+def play(
+    policy: Policy,
+    env: Any,
+    episodes: int,
+    *,
+    longest: int = 10_000,
+    watch: Callable[[Any, int, int], None] = lambda env, length, done: None,
+) -> list[Played]:
+    """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
+    the length decided and how much of it is done."""
+    played = []
+    for number in range(episodes):
+        obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
+        total, steps, lengths, over = 0.0, 0, [], False
+        watch(env, 0, 0)
+        while not over and steps < longest:
+            action, length = policy.decide(obs)
+            lengths.append(length)
+            for done in range(1, length + 1):
+                obs, reward, terminated, truncated, _ = env.step(action)
+                total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
+                watch(env, length, done)
+                if over or steps >= longest:
+                    break
+        played.append(Played(total, steps, len(lengths), lengths))
+    return played

@@ -1,0 +1,75 @@
+"""Showing how far long work has come, and stopping it politely. For the command line and for Python."""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
+
+if TYPE_CHECKING:
+    from tenuto.jobs import Job
+    from tenuto.runs import Progress as RunProgress
+
+QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
+NARROW = 100  # columns of a terminal that has no room for a bar beside the numbers
+console = Console()
+_told: dict[TaskID, float] = {}  # when a line of progress was last written
+
+
+def say(line: str) -> None:
+    """One line as it is: folders and commands are not to be broken or read as markup."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def bars(shown: bool = True) -> Progress:
+    """Progress bars; on a narrow terminal without the bars themselves, so that the numbers have room."""
+    whole = Column(no_wrap=True, min_width=7)  # what a narrow terminal shows last of all to lose
+    return Progress(
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        *([BarColumn(bar_width=24)] if console.width >= NARROW else []),
+        TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
+        TimeElapsedColumn(table_column=whole),
+        TimeRemainingColumn(table_column=whole.copy()),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        console=console,
+        disable=not shown,
+    )
+
+
+def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
+    """What a run's last chunk brought, in the bar's line; where there is no terminal, in a line now and then."""
+    parts = {"evaluation": now.evaluation, "return": now.recent_return}
+    parts |= {"decisions/step": now.decisions_per_step, "length": now.mean_length}
+    parts |= {"λ": now.lam} if job.uses_lam else {}
+    note = "  ".join(f"{name} {value:{'+' * (name == 'λ')}.2f}" for name, value in parts.items() if value == value)
+    progress.update(task, completed=now.share, note=note)
+    if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(task, 0.0) > QUIET_SECONDS:
+        _told[task] = time.monotonic()
+        say(f"{job.label} ({job.setting}): {now.share:.0%}  {note}")
+
+
+@contextlib.contextmanager
+def stop_on_ctrl_c(stop: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C (or a polite kill) asks running work to save itself; the second ends it at once."""
+
+    def ask(signum: int, frame: object) -> None:
+        if stop.is_set():
+            os._exit(130)  # threads in compiled code cannot be woken; files are only ever whole
+        stop.set()
+        say("Stopping after this chunk; press Ctrl-C again to end at once.")
+
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+    before = {s: signal.signal(s, ask) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

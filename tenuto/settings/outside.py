@@ -1,0 +1,59 @@
+"""Environments that are not the paper's: one setting, `standard`, whose numbers suit small problems of many kinds."""
+
+from typing import Any
+
+from tenuto.actions import DDPG, SAC, BootstrappedQ, DoubleQ
+from tenuto.agents import Agent, named
+from tenuto.envs import AbstractSpec
+from tenuto.errors import unknown
+from tenuto.extensions import SkipQ, Uncertain
+from tenuto.loop import Task
+from tenuto.plan import Periodic, Plan, Polyak
+from tenuto.schedules import fixed, linear
+from tenuto.settings.row import Row
+from tenuto.spaces import Discrete
+
+STEPS = 50_000
+EVALUATIONS = (10, 5)  # in a run, and episodes of each
+SETTINGS = {"standard": "for environments of your own: plain numbers that suit small problems of many kinds"}
+SCHEDULES = {"linear": "ε falls from 1 to 0.05 over the first fifth of the steps; actors explore by noise instead"}
+
+EXPLORING = 0.2  # share of the steps over which ε falls
+HIDDEN = (128, 128)
+DISCRETE = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 64, "capacity": 50_000, "warmup": 1000, "learn_every": 2}
+CONTINUOUS = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "capacity": 200_000, "warmup": 1000, "learn_every": 1}
+ROW = Row(
+    parts={
+        DoubleQ: {"hidden": HIDDEN},
+        BootstrappedQ: {"hidden": HIDDEN},
+        DDPG: {"hidden": HIDDEN},
+        SAC: {"hidden": HIDDEN},
+        SkipQ: {"before": HIDDEN},
+        Uncertain: {"shared": HIDDEN},
+    },
+    plan={},
+    lam=0.5,
+)
+
+
+def assemble(agent: str | Agent, env: AbstractSpec, setting: str, schedule: str, steps: int) -> Task:
+    """An agent, ready to learn for so many steps. A composition keeps its parts as they are."""
+    if setting not in SETTINGS:
+        raise unknown("setting", setting, SETTINGS, "environments of your own have only this one")
+    if schedule not in SCHEDULES:
+        raise unknown("schedule", schedule, SCHEDULES, "environments of your own have only this one")
+    whole = ROW.adjust(named(agent), {}) if isinstance(agent, str) else agent
+    return Task(whole, env, standard_plan(whole, env, steps))
+
+
+def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
+    """The plan of the standard setting for such an agent in such an environment."""
+    numbers: dict[str, Any] = dict(DISCRETE) | {
+        "epsilon": linear(1.0, 0.05, EXPLORING * steps),
+        "target": Periodic(500),
+    }
+    if not isinstance(env.actions, Discrete):
+        delay = agent.action.delay if isinstance(agent.action, DDPG) else 1  # TD3's targets wait for its actor
+        numbers = dict(CONTINUOUS) | {"epsilon": fixed(0.1), "target": Polyak(0.005, delay)}
+    numbers["warmup"] = min(numbers["warmup"], steps // 10)
+    return Plan(**numbers, extension_batch=numbers["batch"])

@@ -1,0 +1,94 @@
+"""Letting a policy play before an audience: returns, and films."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from tenuto.checkpoint import write_whole
+from tenuto.envs import AbstractEnv
+from tenuto.errors import UserError
+from tenuto.jobs import Job
+from tenuto.outside.opening import made
+from tenuto.outside.ours import CompiledEnv
+from tenuto.policy import Played, Policy, play
+
+STRIP = 10  # height of the strip that shows what is held, in pixels
+EMPTY, AHEAD, DONE = (40, 40, 40), (213, 94, 0), (240, 228, 66)  # its colours
+FILMS = (".mp4", ".gif")
+FPS = 30
+
+
+def maker_of(job: Job) -> Callable[..., Any]:
+    """What makes an environment of the job's, to be played or looked at."""
+    env = job.environment(job.envs[0])
+    if isinstance(env, AbstractEnv):
+        return lambda **options: CompiledEnv(env, **options)
+    if job.given.vector:
+        raise UserError("a vector environment cannot be played alone: use policy.decide in a loop of your own")
+    return job.maker()
+
+
+def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:
+    """So many episodes of the policy in an environment of its own."""
+    env = made(maker, "the environment")
+    try:
+        return play(policy, env, episodes)
+    finally:
+        env.close()
+
+
+def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
+    """Film one episode; the number of frames. Below the picture a strip shows the length decided, and what is done."""
+    if path.suffix not in FILMS:
+        raise UserError(f"cannot film to {path}: end its name with {' or '.join(FILMS)}")
+    writer = _mp4 if path.suffix == ".mp4" else _gif
+    env = made(maker, "the environment", render_mode="rgb_array")
+    frames: list[np.ndarray] = []
+
+    def watch(env: gymnasium.Env[Any, Any], length: int, done: int) -> None:
+        picture = env.render()
+        if not isinstance(picture, np.ndarray):
+            raise UserError(f"the environment renders {type(picture).__name__}, not a picture: it cannot be filmed")
+        frames.append(with_strip(picture, policy.max_length, length, done))
+
+    try:
+        play(policy, env, 1, watch=watch)
+        fps = env.metadata.get("render_fps") or FPS
+    finally:
+        env.close()
+    write_whole(path, lambda file: writer(file, frames, fps))
+    return len(frames)
+
+
+def with_strip(picture: np.ndarray, max_length: int, length: int, done: int) -> np.ndarray:
+    """The picture over a strip of `max_length` fields, of which `length` are held and `done` are over."""
+    picture = np.asarray(picture, np.uint8)[..., :3]
+    fields = np.arange(picture.shape[1]) * max_length // picture.shape[1]
+    colours = np.where((fields < done)[:, None], DONE, np.where((fields < length)[:, None], AHEAD, EMPTY))
+    strip = np.broadcast_to(colours.astype(np.uint8), (STRIP, *colours.shape)).copy()
+    strip[0] = 0
+    strip[:, 1:][:, np.diff(fields) > 0] = 0
+    return np.concatenate([picture, strip])
+
+
+def _gif(file: Any, frames: list[np.ndarray], fps: float) -> None:
+    from PIL import Image
+
+    first, *rest = [Image.fromarray(frame) for frame in frames]
+    first.save(file, format="GIF", save_all=True, append_images=rest, duration=max(20, round(1000 / fps)), loop=0)
+
+
+def _mp4(file: Any, frames: list[np.ndarray], fps: float) -> None:
+    try:
+        import imageio.v3 as imageio
+        import imageio_ffmpeg  # noqa: F401 (what writes it)
+    except ImportError:
+        raise UserError("an .mp4 needs pip install 'tenuto[video]'; a .gif needs nothing more") from None
+    high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # the format has even sides
+    even = [np.pad(f, ((0, high - f.shape[0]), (0, wide - f.shape[1]), (0, 0)), mode="edge") for f in frames]
+    file.write(
+        imageio.imwrite("<bytes>", np.stack(even), extension=".mp4", fps=fps, codec="libx264", macro_block_size=2)
+    )
