@@ -1,5 +1,6 @@
 """tenuto in Python: train an agent, keep what it learned, act by it."""
 
+import dataclasses
 import inspect
 import shutil
 import tempfile
@@ -130,7 +131,7 @@ def train(
     start_jax()
     label, given = _environment(env)
     if isinstance(agent, Agent):
-        given = _with(given, agent=agent)
+        given = dataclasses.replace(given, agent=agent)
         agent = name or f"{type(agent.action).__name__}+{type(agent.extension).__name__}"
     elif name is not None:
         raise UserError("`name` is for a composition: an agent of the catalogue has its own")
@@ -152,11 +153,11 @@ def train(
         evaluate_every=evaluate_every,
         evaluation_episodes=evaluation_episodes,
         scale_observations=scale_observations,
-        given=_with(given, plan=plan),
+        given=dataclasses.replace(given, plan=plan),
     )
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
     _do(job, folder, track, progress, resumable=out is not None)
-    run = Run(folder, job.given)
+    run = Run(folder, dataclasses.replace(job.given, spec=job.spec))
     if out is None:
         weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
@@ -227,7 +228,3 @@ def _listed(values: Numbers | None) -> tuple[float, ...] | None:
     if values is None:
         return None
     return tuple(values) if isinstance(values, Sequence) else (values,)
-
-
-def _with(given: Given, **parts: Any) -> Given:
-    return Given(**{**{name: getattr(given, name) for name in given.__dataclass_fields__}, **parts})

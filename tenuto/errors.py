@@ -8,9 +8,12 @@ class UserError(Exception):
     """Wrong input. The command line prints it as one line and exits with code 2."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], remedy: str = "`tenuto list` shows all") -> UserError:
-    """The error for a name that does not exist, with the nearest one that does."""
+def unknown(
+    kind: str, name: str, known: Iterable[str], remedy: str = "`tenuto list` shows all", more: Iterable[str] = ()
+) -> UserError:
+    """The error for a name that does not exist, with the nearest one that does; of these, or of `more`."""
     names = list(known)
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.4)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(names)}."
+    spelled = {other.lower(): other for other in [*more, *names]}
+    near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.4)
+    hint = f"did you mean '{spelled[near[0]]}'?" if near else f"known: {', '.join(names)}."
     return UserError(f"unknown {kind} '{name}': {hint} ({remedy})")

@@ -5,6 +5,7 @@ in `Given`; all of it but functions can be spelled out and read again.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -125,15 +126,10 @@ class Job:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
 
     def _settle_outside(self) -> None:
-        """Find out the spaces of an environment that is not compiled, unless they are given."""
         if self.env_args and not (self.is_outside and self.given.make is None):
             raise UserError("--env-args are for Gymnasium's environments by name: leave them out")
-        if not self.is_outside or self.given.spec is not None:
-            return
-        if len(self.envs) > 1:
+        if self.is_outside and len(self.envs) > 1:
             raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
-        spec = outside.inspect(self.maker(), self.given.vector, self.envs[0], self.scale_observations).spec
-        object.__setattr__(self, "given", dataclasses.replace(self.given, spec=spec))
 
     def _settle_budget(self) -> None:
         """The paper's environments count episodes, others steps."""
@@ -163,7 +159,7 @@ class Job:
             object.__setattr__(self, "evaluation_episodes", episodes)
 
     def _check_that_lanes_share_a_program(self) -> None:
-        one_family = self.given.spec is not None or len({envs.family(env) for env in self.envs}) == 1
+        one_family = self.spec is not None or len({envs.family(env) for env in self.envs}) == 1
         distinct = {id(task): task for task in self.tasks()} if one_family else {}
         programs = [program_of(task) for task in distinct.values()]
         if not one_family or any(program != programs[0] for program in programs):
@@ -195,6 +191,13 @@ class Job:
     def envs(self) -> tuple[str, ...]:
         return (self.env,) if isinstance(self.env, str) else self.env
 
+    @functools.cached_property
+    def spec(self) -> AbstractSpec | None:
+        """The environment, or its spaces, where it is not one of the paper's: given, or found out by making one."""
+        if self.given.spec is not None or not self.is_outside:
+            return self.given.spec
+        return outside.inspect(self.maker(), self.given.vector, self.envs[0], self.scale_observations).spec
+
     @property
     def is_outside(self) -> bool:
         """Whether the environment is not part of the compiled program."""
@@ -223,15 +226,14 @@ class Job:
 
     def open_crowd(self, seeds: Sequence[int], purpose: int) -> outside.Crowd:
         """Environments outside for these lanes."""
-        assert isinstance(self.given.spec, Outside)  # the job is settled
-        return outside.open_crowd(
-            self.maker(), self.given.vector, self.envs[0], self.given.spec, self.scale_observations, seeds, purpose
-        )
+        assert isinstance(self.spec, Outside)
+        given = self.maker(), self.given.vector, self.envs[0], self.spec, self.scale_observations
+        return outside.open_crowd(*given, seeds, purpose)
 
     def environment(self, name: str) -> AbstractSpec:
         """One of the job's environments. A map of one's own is as it was when the job was made."""
-        if self.given.spec is not None:
-            return self.given.spec
+        if self.spec is not None:
+            return self.spec
         drawn = [env for env in self.envs if envs.is_file(env)]
         return Lava(self.maps[drawn.index(name)]) if name in drawn else envs.make(name)
 

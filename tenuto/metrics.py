@@ -65,8 +65,11 @@ class Metrics:
         step, numbers = int(kept["clock"][-1]), measure(kept)
         diverged = np.flatnonzero(kept["diverged"] >= 0).tolist()
         frames = {"frames": step * self._frames[0]} if self._skips else {}
+        line = {"step": step} | frames | numbers | {"diverged": diverged}
+        if set(numbers["evaluation"]) == {None}:
+            line["evaluation"] = None
         with open(self._lines, "a") as file:
-            file.write(json.dumps({"step": step} | frames | numbers | {"diverged": diverged}) + "\n")
+            file.write(json.dumps(line) + "\n")
         by_lane = [dict(zip(numbers, values, strict=True)) for values in zip(*numbers.values(), strict=True)]
         rows = [
             [step, *frames.values(), i, *_apart(lane).values(), *("" if x is None else x for x in mine.values())]

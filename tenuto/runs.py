@@ -215,8 +215,9 @@ def claim(job: Job, folder: Path) -> Path:
 def _asked(folder: Path) -> dict[str, Any]:
     """A folder's job as it was asked for, in this version's words where it can be read."""
     content = checkpoint.read_json(folder / "config.json")
-    if "composition" in content.get("job", {}):  # it may have parts that only the caller knows
-        return content["job"]
+    job = content.get("job") if isinstance(content, dict) else None
+    if isinstance(job, dict) and "composition" in job:  # it may have parts that only the caller knows
+        return job
     return load_job(folder).to_json()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto import agents, checkpoint, cli, commands, runs
+from tenuto import agents, checkpoint, cli, commands, compiled, runs
 from tenuto.errors import UserError
 from tenuto.experiments import reproduce
 from tenuto.jobs import Job
@@ -247,7 +247,7 @@ def lose_clock(path: Path) -> None:
 def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path, damage):
     """A true checkpoint, but for its damage: what a program of this job would save before its first step."""
     runs.claim(JOB, run_folder)
-    program = runs.Program(JOB.tasks(), [0, 1])
+    program = compiled.Program(JOB.tasks(), [0, 1])
     program.begin()
     kept = runs.Records.empty(2, program.max_length, program.places)
     arrays = checkpoint.leaves_of(program.state())

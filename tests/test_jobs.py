@@ -28,7 +28,7 @@ from tests.conftest import tiny_task
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
 PAIR = Job("chain-10", "temporl", seeds=2, episodes=500)
-RESULTS = {"config.json", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
+RESULTS = {"metrics.csv", "config.json", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
 
 
 def tenuto(*words: str) -> subprocess.Popen[str]:
@@ -322,7 +322,11 @@ def test_no_two_configurations_share_a_name():
     judged = dataclasses.replace(UTE, evaluate_every=100, evaluation_episodes=3)
     made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,)), judged]
     made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
-    assert {*CHANGES, "mu", "maps", "evaluation_episodes"} == {f.name for f in dataclasses.fields(Job)}
+    elsewhere = Job("CartPole-v1", "ute", seeds=2, steps=100)
+    made += [elsewhere, dataclasses.replace(elsewhere, steps=101), dataclasses.replace(elsewhere, env_args="{}")]
+    made += [dataclasses.replace(elsewhere, scale_observations=False)]
+    fields = {*CHANGES, "mu", "maps", "evaluation_episodes", "steps", "env_args", "scale_observations", "given"}
+    assert fields == {f.name for f in dataclasses.fields(Job)}
     assert len({job.name for job in made}) == len(made)
 
 

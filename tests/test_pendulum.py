@@ -233,7 +233,6 @@ def test_environments_by_name(name, old_rule):
 @pytest.mark.parametrize(
     ("wrong", "right"),
     [
-        ("Pendulum-v1", "pendulum-v1"),
         ("Pendulum-v0", "pendulum-v0"),
         ("pendulm-v0", "pendulum-v0"),
         ("pendulum_v1", "pendulum-v1"),

@@ -60,7 +60,7 @@ def family(name: str) -> str:
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
         raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")
-    raise unknown("environment", name, _EXAMPLES)
+    raise unknown("environment", name, _EXAMPLES, more=gymnasium.registry)
 
 
 def is_file(name: str) -> bool:
@@ -102,6 +102,8 @@ def read(name: str) -> tuple[str, ...]:
 
 def make(name: str) -> AbstractEnv:
     """The environment of this name."""
+    if family(name) == "outside":
+        raise UserError(f"'{name}' is not one of the compiled environments: known: {', '.join(_EXAMPLES)}")
     if family(name) == "chain":
         return Chain(int(name.removeprefix("chain-")))
     if name in PENDULUMS:
