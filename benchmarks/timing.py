@@ -9,10 +9,9 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto.compiled import Program
 from tenuto.devices import start_jax
 from tenuto.jobs import Job
-from tenuto.runs import rounds_per_chunk
+from tenuto.runs import open_program, rounds_per_chunk
 
 
 def measure(
@@ -26,7 +25,7 @@ def measure(
     if not cache:
         jax.config.update("jax_enable_compilation_cache", False)
     lanes, devices = job.lanes(), jax.local_devices()[:cores]
-    program = Program(job.tasks(), [lane["seed"] for lane in lanes], devices)
+    program = open_program(job, job.tasks(), devices)
     rounds = rounds or rounds_per_chunk(program.learn_every)
     began = time.perf_counter()
     program.begin()

@@ -276,7 +276,7 @@ def learn_extension(
         each, weight = jax.vmap(lambda s, g, k: extension.loss(net, s, g, k, actions))(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
 
-    net, state = descend(task, lane, loss, brain.extension, brain.extension_optimiser)
+    net, state = descend(task, lane, t, loss, brain.extension, brain.extension_optimiser)
     return brain._replace(extension=net, extension_optimiser=state)
 
 
@@ -287,7 +287,7 @@ def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain
     brain = lane.brain
     for number, lesson in enumerate(task.agent.action.lessons()):
         k_lesson = jax.random.fold_in(key, LESSONS + number) if number else k_loss
-        teach = partial(learn_lesson, task, lane, number, lesson, spans, usable, k_lesson)
+        teach = partial(learn_lesson, task, lane, t, number, lesson, spans, usable, k_lesson)
         if lesson.every == 1:
             brain = teach(brain)
         else:
@@ -299,6 +299,7 @@ def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain
 def learn_lesson(
     task: Task,
     lane: Lane,
+    t: Int[Array, ""],
     number: int,
     lesson: Lesson,
     spans: Span,
@@ -316,7 +317,7 @@ def learn_lesson(
         return td.masked_mean(each, weight * usable[:, None])
 
     states = list(brain.action_optimisers)
-    part, states[number] = descend(task, lane, loss, part_of(brain.action, lesson), states[number])
+    part, states[number] = descend(task, lane, t, loss, part_of(brain.action, lesson), states[number])
     return brain._replace(action=with_part(brain.action, lesson, part), action_optimisers=tuple(states))
 
 
@@ -357,9 +358,11 @@ def allowed_now(task: Task, lane: Lane, spans: Span) -> Bool[Array, " n"]:
     return spans.length <= best
 
 
-def descend(task: Task, lane: Lane, loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
+def descend(task: Task, lane: Lane, t: Int[Array, ""], loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
     """One step of the optimiser, while the lane has episodes to go."""
     updates, state = task.plan.optimiser.update(jax.grad(loss)(net), state, net)
+    if task.plan.anneal:
+        updates = jax.tree.map(lambda x: task.plan.pace(t) * x, updates)
     return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state
 
 

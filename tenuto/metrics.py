@@ -65,7 +65,7 @@ class Metrics:
         step, numbers = int(kept["clock"][-1]), measure(kept)
         diverged = np.flatnonzero(kept["diverged"] >= 0).tolist()
         frames = {"frames": step * self._frames[0]} if self._skips else {}
-        line = {"step": step} | frames | numbers | {"diverged": diverged}
+        line: dict[str, Any] = {"step": step} | frames | numbers | {"diverged": diverged}
         if set(numbers["evaluation"]) == {None}:
             line["evaluation"] = None
         with open(self._lines, "a") as file:

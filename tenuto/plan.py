@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
@@ -58,7 +58,12 @@ class Plan(eqx.Module):
     capacity: int = eqx.field(static=True, default=50_000)  # of steps and of spans, each
     most_steps: int | None = eqx.field(static=True, default=None)  # if known: replay needs no room for more
     precision: str = eqx.field(static=True, default="float32")  # of an update's products, where the device has several
+    anneal: bool = eqx.field(static=True, default=False)  # the learning rate falls to 0 over the run's `steps`
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
+
+    def pace(self, t: Int[Array, ""]) -> Float[Array, ""] | float:
+        """The share of the learning rate in force at step t."""
+        return jnp.maximum(0.0, 1.0 - t / self.steps) if self.anneal else 1.0
 
     @property
     def optimiser(self) -> optax.GradientTransformation:

@@ -19,9 +19,10 @@ SETTINGS = {"standard": "for environments of your own: plain numbers that suit s
 SCHEDULES = {"linear": "ε falls from 1 to 0.05 over the first fifth of the steps; actors explore by noise instead"}
 
 EXPLORING = 0.2  # share of the steps over which ε falls
+WARMUP = 5000  # first steps, of random actions and lengths: a twentieth of a run, but no more than these
 HIDDEN = (128, 128)
-DISCRETE = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 64, "capacity": 50_000, "warmup": 1000, "learn_every": 2}
-CONTINUOUS = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "capacity": 200_000, "warmup": 1000, "learn_every": 1}
+DISCRETE = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 64, "capacity": 50_000, "learn_every": 2}
+CONTINUOUS = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "capacity": 200_000, "learn_every": 1}
 ROW = Row(
     parts={
         DoubleQ: {"hidden": HIDDEN},
@@ -55,5 +56,4 @@ def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
     if not isinstance(env.actions, Discrete):
         delay = agent.action.delay if isinstance(agent.action, DDPG) else 1  # TD3's targets wait for its actor
         numbers = dict(CONTINUOUS) | {"epsilon": fixed(0.1), "target": Polyak(0.005, delay)}
-    numbers["warmup"] = min(numbers["warmup"], steps // 10)
-    return Plan(**numbers, extension_batch=numbers["batch"])
+    return Plan(**numbers, extension_batch=numbers["batch"], warmup=min(WARMUP, steps // 20), anneal=True)
