@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test lint format lock clean
+.PHONY: help demo test docs format lock clean
 help:
 	@echo "make demo   install, then print Table 1 of the paper (chains 10 and 30, 20 seeds) into demo/"
 	@echo "make test   install with test tools, then ruff, mypy and pytest"
+	@echo "make docs   install, then build the documentation into site/"
 	@echo "make lock   renew requirements.lock (hash-pinned, no index address)"
 	@echo "make clean  remove the environment and caches"
 
@@ -29,6 +30,10 @@ test: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "documentation: site/index.html"
+
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -38,4 +43,4 @@ lock:
 	$(PYTHON) -m uv export --frozen --no-emit-project --extra test --no-header --no-annotate --format requirements-txt > requirements.lock
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

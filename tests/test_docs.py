@@ -1,22 +1,90 @@
-"""What README shows in Python runs, and its numbers are those of the results."""
+"""What the documents show in Python runs, their commands are commands, and their numbers are those of the results."""
 
 import json
+import os
 import re
+import runpy
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tyro
+
+from tenuto import api, commands
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("block", re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
-def test_python_in_the_readme_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+STEPS = 200
+
+
+def python_in(page: Path) -> str:
+    """All Python of a page, as one program: later blocks may use what earlier ones made."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    included = re.compile(r'^--8<-- "(.*)"$', re.MULTILINE)
+    return "\n".join(included.sub(lambda found: (ROOT / found[1]).read_text(), block) for block in blocks)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Training is as the page says, but for two seeds and a few steps: programs are shared between pages."""
     monkeypatch.chdir(tmp_path)
-    seen: dict[str, Any] = {}
-    exec(block, seen)
-    assert seen["returns"].shape == (6, 100) if "returns" in seen else seen["picture"].shape == (96, 160, 3)
+    train = api.train
+
+    def shortly(*args: Any, **kwargs: Any) -> Any:
+        budget = {"steps": STEPS, "seeds": 2, "evaluate_every": STEPS, "evaluation_episodes": 1}
+        return train(*args, **kwargs | budget | {"progress": False})
+
+    monkeypatch.setattr(api, "train", shortly)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("page", [page for page in PAGES if python_in(page)], ids=lambda page: page.name)
+def test_python_in_the_documents_runs(page: Path):
+    exec(compile(python_in(page), page.name, "exec"), {"__name__": "a_page"})
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]):
+    seen = runpy.run_path(str(example))
+    few = {"agents": ("ute", "ddqn")} if example.stem == "compare_agents" else {}
+    seen["main"](steps=STEPS, seeds=2, **few)
+    assert capsys.readouterr().out.strip()
+
+
+def test_commands_in_the_documents_are_commands(capsys: pytest.CaptureFixture[str]):
+    """Each is read to its last flag, and not carried out."""
+    blocks = [b for page in PAGES for b in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)]
+    shown = re.compile(r"(?:^|&& |bin/|offline )(tenuto .*?)(?:\s+#.*)?$", re.MULTILINE)
+    lines = [line for block in blocks for line in shown.findall(block)]
+    assert len(lines) > 20
+    for line in lines:
+        words = shlex.split(line)[1:]
+        if words[0] != "list":
+            tyro.cli(commands.Command, args=commands.separated(words), config=(tyro.conf.OmitArgPrefixes,))
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "index.html").exists()
+
+
+def test_the_table_of_mountain_car_in_the_readme_is_that_of_the_results():
+    assert (ROOT / "results" / "mountain_car" / "table.md").read_text().strip() in README
 
 
 def test_the_catalogue_in_the_readme_is_the_catalogue():
