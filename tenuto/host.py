@@ -155,6 +155,7 @@ class Program:
         self.places = tasks[0].env.places
         self.warmup = tasks[0].plan.warmup
         self._seeds = list(seeds)
+        self._idle = tasks[0].env.actions.example()
         self._padded = np.asarray([*range(self.lanes), *[0] * (LEAST - self.lanes)])  # lanes and twins
         inside = [tasks[i] for i in self._padded]
         self._tasks = jax.device_put(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *inside))
@@ -233,8 +234,7 @@ class Program:
         returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         obs = self._checked(crowd.reset)
         episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
-        idle = self._tasks.env.actions.example()
-        action = np.zeros((self.lanes, *idle.shape), idle.dtype)
+        action = np.stack([np.asarray(self._idle)] * self.lanes)
         while (active := episode < episodes).any():
             due = active & (left == 0)
             now = np.minimum(episode, episodes - 1)
