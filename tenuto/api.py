@@ -12,8 +12,9 @@ from typing import Any
 
 import gymnasium
 import jax
+import numpy as np
 
-from tenuto import checkpoint, runs
+from tenuto import checkpoint, runs, trackers
 from tenuto.agents import Agent
 from tenuto.devices import start_jax
 from tenuto.envs import AbstractEnv
@@ -33,7 +34,8 @@ class Run(Sequence[Policy]):
 
     def __init__(self, folder: Path, given: Given = Given()):
         self.folder = folder
-        self.job = runs.load_job(runs.done(folder), given)
+        runs.check_config(runs.done(folder), "networks.npz")
+        self.job = runs.load_job(folder, given)
         self.summary: dict[str, Any] = checkpoint.read_json(folder / "summary.json")
         self.records: Records = runs.read_records(folder)
         self._networks = runs.read_networks(folder, self.job)
@@ -48,7 +50,8 @@ class Run(Sequence[Policy]):
         return len(self._tasks)
 
     def __getitem__(self, lane: Any) -> Any:
-        """One lane's policy, or several lanes' for a slice."""
+        """One lane's policy, or several lanes' for a slice. It is made anew each time: keep it, for one that draws lots
+        goes on from lot to lot."""
         if isinstance(lane, slice):
             return [self[i] for i in range(*lane.indices(len(self)))]
         number = range(len(self))[lane]  # an IndexError where there is no such lane
@@ -76,7 +79,7 @@ class Run(Sequence[Policy]):
         """Draw the learning curves to a file (PNG, SVG or PDF): of evaluations, or of training."""
         from tenuto.report import curves  # drawing libraries take long to import
 
-        return curves.draw(curves.load([self.folder], training), Path(file), self.job.label)
+        return curves.draw(curves.load([self.folder], training, self.job.given), Path(file), self.job.label)
 
 
 def train(
@@ -133,6 +136,8 @@ def train(
     if isinstance(agent, Agent):
         given = dataclasses.replace(given, agent=agent)
         agent = name or f"{type(agent.action).__name__}+{type(agent.extension).__name__}"
+    elif not isinstance(agent, str):
+        raise UserError(f"{agent!r} is no agent: pass a name (`tenuto list`) or Agent(action=..., extension=...)")
     elif name is not None:
         raise UserError("`name` is for a composition: an agent of the catalogue has its own")
     job = Job(
@@ -155,9 +160,16 @@ def train(
         scale_observations=scale_observations,
         given=dataclasses.replace(given, plan=plan),
     )
+    track = (track,) if isinstance(track, str) else track
+    trackers.check(track)
     folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
-    _do(job, folder, track, progress, resumable=out is not None)
-    run = Run(folder, dataclasses.replace(job.given, spec=job.spec))
+    try:
+        _do(job, folder, track, progress, resumable=out is not None)
+        run = Run(folder, dataclasses.replace(job.given, spec=job.spec))
+    except KeyboardInterrupt:
+        if out is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     if out is None:
         weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
@@ -227,4 +239,4 @@ def _takes_a_number(make: Callable[..., Any]) -> bool:
 def _listed(values: Numbers | None) -> tuple[float, ...] | None:
     if values is None:
         return None
-    return tuple(values) if isinstance(values, Sequence) else (values,)
+    return tuple(np.ravel(np.asarray(values)).tolist())

@@ -130,12 +130,13 @@ def resume(command: Resume) -> None:
 def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
     import jax
 
-    from tenuto import runs
+    from tenuto import runs, trackers
     from tenuto.errors import UserError
     from tenuto.report import pictures
 
     if checkpoint_seconds < 0:
         raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
+    trackers.check(track)
     begun = runs.unfinished(folder)
     runs.claim(job, folder)
     if runs.finished(folder):
@@ -219,6 +220,8 @@ def evaluate(command: Eval) -> None:
 
     if command.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
+    if command.video is not None:
+        showing.check(command.video)
     run = load(command.dir)
     chosen = range(len(run)) if command.lane is None else [command.lane]
     if any(not 0 <= lane < len(run) for lane in chosen):

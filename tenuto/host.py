@@ -17,6 +17,7 @@ from tenuto import compiled, loop
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.errors import UserError
 from tenuto.loop import Draws, Lane, Networks, Task
+from tenuto.outside import crowd as crowd_module
 from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Seen, Trouble
 from tenuto.types import Event, Option, TimeStep
 
@@ -207,7 +208,7 @@ class Program:
                     drawn = jax.tree.leaves(draw_ahead(self._tasks, whole.step_key, np.int32(self.t)))
                 seen = self._checked(partial(self._crowd.step, np.asarray(option[action])[: self.lanes]))
                 after = self.t + 1
-                learn = after % self.learn_every == 0 and after > self.warmup
+                learn = after % self.learn_every == 0 and after - self.learn_every >= self.warmup
                 shown = list(self._with_twins(seen))
                 lanes, event, option = call(tasks, keys, lanes, option, drawn, shown, np.int32(self.t), learn=learn)
                 self.t = after
@@ -227,7 +228,10 @@ class Program:
         """Judge every lane as it is now, without exploration, in so many episodes with the same starts each time."""
         networks = jax.vmap(loop.learned)(self._tasks, self._lanes)
         if self._judges is None:
-            self._judges = self._open(self._seeds, JUDGING)
+            try:
+                self._judges = self._open(self._seeds, JUDGING)
+            except UserError as problem:
+                raise Failed(f"step {self.t}: environments for the evaluation: {problem}") from problem
         crowd = self._judges
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), self.t))(self._keys)
         lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
@@ -252,6 +256,8 @@ class Program:
             left = np.where(over, 0, left - active)
             episode += over
             clock += 1
+            if clock > episodes * crowd_module.LONGEST_EPISODE:
+                raise Failed(f"step {self.t}: an evaluation did not end: give the vector environment a time limit")
         lam = np.asarray(networks.lam)[: self.lanes]
         return Evaluation(*map(jnp.asarray, (returns, steps, decisions, lam)))
 

@@ -85,6 +85,7 @@ class Job:
     def __post_init__(self) -> None:
         """Settle every field, and say whatever is wrong with the job now, before a folder is made."""
         self._settle_names()
+        self._settle_whole_numbers()
         self._settle_outside()
         self._settle_numbers()
         self._check_that_lanes_share_a_program()
@@ -100,6 +101,15 @@ class Job:
         drawn = [env for env in self.envs if envs.is_file(env)]
         rows = self.maps if len(self.maps) == len(drawn) else map(envs.read, drawn)
         object.__setattr__(self, "maps", tuple(map(tuple, rows)))
+
+    def _settle_whole_numbers(self) -> None:
+        for name in LEAST:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise UserError(f"--{name.replace('_', '-')} must be a whole number, not {value!r}")
+            object.__setattr__(self, name, int(value))
 
     def _settle_numbers(self) -> None:
         for name in SCALARS:

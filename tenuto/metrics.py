@@ -50,6 +50,7 @@ class Metrics:
     ):
         self._lines, self._table = folder / "metrics.jsonl", folder / "metrics.csv"
         self._lanes, self._frames, self._trackers = lanes, frames, trackers
+        self._chunks = 0  # written so far
 
     def keep(self, chunks: int) -> None:
         """Forget what was written after the first so many chunks: it will be written again."""
@@ -59,9 +60,15 @@ class Metrics:
         heading = ["step", *(["frames"] if self._skips else []), "lane", *_apart(self._lanes[0]), *MEASURED]
         kept = rows[1 : 1 + chunks * len(self._lanes)]
         checkpoint.write_text(self._table, _csv([heading]) + "".join(kept))
+        self._chunks = chunks
 
     def write(self, kept: Records) -> None:
-        """Append what the last chunk brought."""
+        """Append what the last chunk brought; once more, if an evaluation was made after it was written."""
+        if not len(kept["clock"]):
+            return
+        if self._chunks == len(kept["clock"]):
+            self.keep(self._chunks - 1)
+        self._chunks += 1
         step, numbers = int(kept["clock"][-1]), measure(kept)
         diverged = np.flatnonzero(kept["diverged"] >= 0).tolist()
         frames = {"frames": step * self._frames[0]} if self._skips else {}

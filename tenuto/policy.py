@@ -62,9 +62,22 @@ class Policy:
             array = np.asarray(obs, self._dtype)
             if array.shape != self._shape:
                 raise ValueError(f"the observation has shape {array.shape}, not {self._shape}")
-        except (TypeError, ValueError) as problem:
+            size = self.task.env.obs_size
+            if not self._shape and isinstance(size, int) and not 0 <= array < size:
+                raise ValueError(f"the observation is {array}, not a number from 0 to {size - 1}")
+        except (TypeError, ValueError, OverflowError) as problem:
             raise UserError(f"the policy cannot read this: {problem}") from None
         return array
+
+    def is_batch(self, obs: Any) -> bool:
+        """Whether this is several observations, one after the other in every part of them."""
+        if self._interface is not None:
+            return self._interface.is_batch(obs)
+        return np.ndim(obs) > len(self._shape)
+
+    def rows(self, batch: Any) -> list[Any]:
+        """The observations of a batch."""
+        return self._interface.rows(batch) if self._interface is not None else list(batch)
 
     def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
         option = _judge(self.task, self._networks, obs, self._key, np.int32(self._asked))
@@ -105,8 +118,9 @@ class Stepwise:
         self, observation: Any, state: Held | None = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Held]:
         """Actions for a batch of observations (or for one), and what is held, to be passed on with the next call."""
-        many = self._is_batch(observation)
-        rows = [self.policy.read(row) for row in _rows(observation)] if many else [self.policy.read(observation)]
+        many = self.policy.is_batch(observation)
+        each = self.policy.rows(observation) if many else [observation]
+        rows = [self.policy.read(row) for row in each]
         if state is not None and episode_start is not None:
             state = state._replace(left=np.where(np.atleast_1d(episode_start), 0, state.left))
         held = self._advance(rows, state)
@@ -117,26 +131,13 @@ class Stepwise:
         actions = [None] * len(rows) if held is None else list(held.actions)
         due = np.flatnonzero(left == 0)
         if len(due):
-            fresh, lengths = self.policy._decide(np.stack([rows[i] for i in due]))
+            fresh, lengths = self.policy._decide(np.stack(rows))  # of all: a program for each number would be many
             left = left.copy()
-            left[due] = lengths
-            for i, action in zip(due, fresh, strict=True):
-                actions[i] = action
+            left[due] = lengths[due]
+            for i in due:
+                actions[i] = fresh[i]
             self.decisions += len(due)
         return Held(actions, left - 1)
-
-    def _is_batch(self, observation: Any) -> bool:
-        try:
-            self.policy.read(observation)
-        except UserError:
-            return True
-        return False
-
-
-def _rows(batch: Any) -> list[Any]:
-    if isinstance(batch, dict):
-        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
-    return list(batch)
 
 
 class Played(NamedTuple):

@@ -8,6 +8,8 @@ again or overwritten; an unfinished one goes on from its checkpoint, bit for bit
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import os
 import time
 import traceback
@@ -107,25 +109,24 @@ def _run(
         metrics = Metrics(folder, job.lanes(), frames, opened)
         closing.callback(metrics.close)
         metrics.keep(len(kept["clock"]))
-        every, judged_in = job.evaluate_every or 0, job.evaluation_episodes or 0
         most = CHUNK_OUTSIDE if job.is_outside else CHUNK_STEPS
-        rounds = rounds_per_chunk(program.learn_every, job.episodes, every, most)
+        rounds = rounds_per_chunk(program.learn_every, job.episodes, job.evaluate_every or 0, most)
         began = saved = time.monotonic()
         pause = checkpoint_seconds
-        while _share(job, kept, program.t) < 1:
+        while not _done(job, kept, program):
             if stop():
                 _save(program, folder, kept, seconds + time.monotonic() - began)
                 raise Interrupted(folder)
-            before = program.t
-            due = [rounds, *(_rounds_until(n, before, program.learn_every) for n in _next_stops(job, before))]
             try:
-                kept.add(program.advance(min(due), stop), program.t)
-                if every and program.t // every > before // every:
-                    kept.judge(program.evaluate(judged_in), program.t)
+                if not _owes_evaluation(job, kept, program):
+                    due = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
+                    kept.add(program.advance(min([rounds, *due]), stop), program.t)
+                if _owes_evaluation(job, kept, program):
+                    kept.judge(program.evaluate(job.evaluation_episodes or 0), program.t)
             except host.Failed as failure:
                 if failure.chunk is not None:  # what came before it in this chunk
                     kept.add(failure.chunk, program.t)
-                    metrics.write(kept)
+                metrics.write(kept)
                 _save(program, folder, kept, seconds + time.monotonic() - began)
                 note("".join(traceback.format_exception(failure.__cause__)) if failure.__cause__ else str(failure))
                 raise UserError(
@@ -139,8 +140,6 @@ def _run(
                 _save(program, folder, kept, seconds + writing - began)
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
-        if every and program.t not in kept["evaluated"][-1:]:  # what was learned last is judged too
-            kept.judge(program.evaluate(judged_in), program.t)
         return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0])
 
 
@@ -160,14 +159,31 @@ def _share(job: Job, kept: Records, t: int) -> float:
     return min(1.0, float(kept["count"].min()) / job.episodes)
 
 
-def _next_stops(job: Job, t: int) -> list[int]:
+def _done(job: Job, kept: Records, program: Program) -> bool:
+    """Whether all is done: the steps or episodes, the last round's update, and the last evaluation."""
+    whole = program.t % program.learn_every == 0
+    return _share(job, kept, program.t) >= 1 and whole and not _owes_evaluation(job, kept, program)
+
+
+def _owes_evaluation(job: Job, kept: Records, program: Program) -> bool:
+    """Whether the lanes must be judged before they go on: at multiples of `evaluate_every`, and at the end of the run.
+    One that failed is still owed."""
+    every, t = job.evaluate_every, program.t
+    if not every or t % program.learn_every:
+        return False
+    last = int(kept["evaluated"][-1]) if len(kept["evaluated"]) else 0
+    return t // every > last // every or (_share(job, kept, t) >= 1 and t > last)
+
+
+def _next_stops(job: Job, program: Program) -> list[int]:
     """The clocks at which a chunk must end: the next evaluation, and the end of a run that is counted in steps."""
     stops = [job.steps] if job.steps is not None else []
-    return stops + ([t - t % job.evaluate_every + job.evaluate_every] if job.evaluate_every else [])
+    begun = program.t - program.t % program.learn_every  # where its round began
+    return stops + ([begun - begun % job.evaluate_every + job.evaluate_every] if job.evaluate_every else [])
 
 
-def _rounds_until(clock: int, t: int, learn_every: int) -> int:
-    return -(-clock // learn_every) - t // learn_every
+def _rounds_until(clock: int, program: Program) -> int:
+    return max(1, -(-clock // program.learn_every) - program.t // program.learn_every)
 
 
 def _frames_note(env: Any, t: int) -> list[str]:
@@ -216,8 +232,8 @@ def _asked(folder: Path) -> dict[str, Any]:
     """A folder's job as it was asked for, in this version's words where it can be read."""
     content = checkpoint.read_json(folder / "config.json")
     job = content.get("job") if isinstance(content, dict) else None
-    if isinstance(job, dict) and "composition" in job:  # it may have parts that only the caller knows
-        return job
+    if isinstance(job, dict) and ("composition" in job or str(job.get("env")).startswith("python:")):
+        return job  # it may have parts that only the caller knows
     return load_job(folder).to_json()
 
 
@@ -278,13 +294,34 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
     content = checkpoint.read_json(config)
     try:
         spelled = next(iter(content["hyperparameters"].values()))["env"]
-        if spelled["is"] == "Outside" and given.spec is None:
+        of_python = str(content["job"]["env"]).startswith("python:") and spelled["is"] in spelling.KNOWN
+        if (spelled["is"] == "Outside" or of_python) and given.spec is None:
             given = dataclasses.replace(given, spec=spelling.read(spelled))
-        return Job.from_json(content["job"], given)
+        job = Job.from_json(content["job"], given)
+        if given.agent is not None:
+            differing = differences(content["job"].get("composition"), job.to_json().get("composition"))
+            if differing:
+                raise UserError(f"the run is of another agent than the one given ({differing})")
+        return job
     except UserError as problem:
         raise UserError(f"{config} cannot be used now: {problem}") from None
     except (KeyError, TypeError, AttributeError, StopIteration) as problem:
         raise checkpoint.damaged(config, problem) from None
+
+
+def check_config(folder: Path, file: str) -> None:
+    """See that a run's config.json is what it was when this file was saved."""
+    config = folder / "config.json"
+    if not exists(config):
+        return  # `load_job` says so
+    digest = _config_digest(folder)
+    if checkpoint.load(folder / file)[1].get("config", digest) != digest:
+        raise checkpoint.damaged(config, ValueError(f"it is not what {file} was saved with"))
+
+
+def _config_digest(folder: Path) -> str:
+    content = checkpoint.read_json(folder / "config.json")
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def finished(folder: Path) -> bool:
@@ -359,6 +396,7 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, li
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
     try:
+        check_config(folder, path.name)
         kept, t, seconds = Records(**part("records.")), int(about["t"]), float(about["seconds"])
         len(kept["clock"])
     except (KeyError, TypeError, ValueError) as problem:
@@ -373,7 +411,9 @@ def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None
     arrays = checkpoint.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
     arrays |= {f"journal.{name}": array for name, array in program.journal().items()}
-    checkpoint.save(folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds})
+    checkpoint.save(
+        folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds, "config": _config_digest(folder)}
+    )
 
 
 def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float, task: Task) -> dict[str, Any]:
@@ -390,7 +430,11 @@ def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: fl
         "evaluation_steps": kept.last_third("steps", ends),
         "evaluation_decisions": kept.last_third("decisions", ends),
     }
-    checkpoint.save(folder / "networks.npz", checkpoint.leaves_of(program.networks()), {"job": job.to_json()})
+    checkpoint.save(
+        folder / "networks.npz",
+        checkpoint.leaves_of(program.networks()),
+        {"job": job.to_json(), "config": _config_digest(folder)},
+    )
     checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
     summary = {
         "job": job.to_json(),

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from tenuto.checkpoint import write_whole
-from tenuto.envs import AbstractEnv
+from tenuto.envs import AbstractEnv, is_python
 from tenuto.errors import UserError
 from tenuto.jobs import Job
 from tenuto.outside.opening import made
@@ -28,6 +28,11 @@ def maker_of(job: Job) -> Callable[..., Any]:
         return lambda **options: CompiledEnv(env, **options)
     if job.given.vector:
         raise UserError("a vector environment cannot be played alone: use policy.decide in a loop of your own")
+    if is_python(job.envs[0]) and job.given.make is None:
+        raise UserError(
+            f"the environment of this run, {job.envs[0]}, was made by a function in Python: play there, with "
+            "tenuto.load(folder)[0].decide in a loop of your own"
+        )
     return job.maker()
 
 
@@ -40,10 +45,15 @@ def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[P
         env.close()
 
 
-def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
-    """Film one episode; the number of frames. Below the picture a strip shows the length decided, and what is done."""
+def check(path: Path) -> None:
+    """Whether a film can have this name."""
     if path.suffix not in FILMS:
         raise UserError(f"cannot film to {path}: end its name with {' or '.join(FILMS)}")
+
+
+def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
+    """Film one episode; the number of frames. Below the picture a strip shows the length decided, and what is done."""
+    check(path)
     writer = _mp4 if path.suffix == ".mp4" else _gif
     env = made(maker, "the environment", render_mode="rgb_array")
     frames: list[np.ndarray] = []
@@ -87,6 +97,9 @@ def _mp4(file: Any, frames: list[np.ndarray], fps: float) -> None:
         import imageio_ffmpeg  # noqa: F401 (what writes it)
     except ImportError:
         raise UserError("an .mp4 needs pip install 'tenuto[video]'; a .gif needs nothing more") from None
+    warnings.filterwarnings(
+        "ignore", message=".*os.fork.*", category=RuntimeWarning
+    )  # ffmpeg is started, nothing of ours
     high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # the format has even sides
     even = [np.pad(f, ((0, high - f.shape[0]), (0, wide - f.shape[1]), (0, 0)), mode="edge") for f in frames]
     file.write(

@@ -39,6 +39,16 @@ def spell(part: Any) -> Any:
     return {"is": name} | {f.name: spell(getattr(part, f.name)) for f in dataclasses.fields(part)}
 
 
+def _lava(fields: dict[str, Any]) -> dict[str, Any]:
+    """A map is made from its rows."""
+    try:
+        letters = np.asarray([".", "#", "G"])[list(fields.pop("kinds"))]
+        letters[fields.pop("start")] = "S"
+        return {"rows": ["".join(row) for row in letters.reshape(fields.pop("shape"))]} | fields
+    except (KeyError, TypeError, ValueError, IndexError) as problem:
+        raise UserError(f"Lava cannot be made from what the run says of it ({problem})") from None
+
+
 def read(spelled: Any, known: Mapping[str, type] = KNOWN) -> Any:
     """The part that these words stand for."""
     if isinstance(spelled, list):
@@ -51,6 +61,8 @@ def read(spelled: Any, known: Mapping[str, type] = KNOWN) -> Any:
             f"the run uses {name}, which is not a part of tenuto: say which it is with tenuto.load(folder, agent=...)"
         )
     fields = {key: read(value, known) for key, value in spelled.items() if key != "is"}
+    if known[name] is envs.Lava:
+        fields = _lava(fields)
     try:
         return known[name](**fields)
     except (TypeError, ValueError) as problem:

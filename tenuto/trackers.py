@@ -1,5 +1,6 @@
 """Where else a run's numbers can go: TensorBoard and Weights & Biases. Every lane has a curve of its own."""
 
+import hashlib
 import importlib
 import re
 from abc import ABC, abstractmethod
@@ -28,8 +29,9 @@ class TensorBoard(AbstractTracker):
 
     def __init__(self, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int):
         writers = _needs("tensorboardX", "tensorboard")
+        rest = {"purge_step": since + 1, "filename_suffix": f".{since}"}  # which are dropped, and no file twice
         self._writers = [
-            writers.SummaryWriter(str(folder / "tensorboard" / lane_name(i, lane)), purge_step=since + 1)
+            writers.SummaryWriter(str(folder / "tensorboard" / lane_name(i, lane)), **rest)
             for i, lane in enumerate(lanes)
         ]
 
@@ -49,12 +51,13 @@ class WeightsAndBiases(AbstractTracker):
 
     def __init__(self, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int):
         wandb = _needs("wandb", "wandb")
+        place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]  # a job may be done in two folders
         self._runs = [
             wandb.init(
                 project="tenuto",
                 group=name,
                 name=lane_name(i, lane),
-                id=re.sub(r"\W+", "-", f"{name}-{i}"),
+                id=re.sub(r"\W+", "-", f"{name}-{place}-{i}"),
                 resume="allow",
                 config=dict(lane),
                 dir=str(folder),

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from tenuto.errors import UserError
 
 
-class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any]):
+class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
     """Any environment with discrete actions as one whose action is (action, length): hold it for so many steps.
 
     The action space is MultiDiscrete: [action, length], lengths from 1 to `max_length`. With `flat`, for learners that
@@ -27,7 +27,8 @@ class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], max_length: int, gamma: float = 0.99, flat: bool = False):
-        super().__init__(env)
+        gymnasium.utils.RecordConstructorArgs.__init__(self, max_length=max_length, gamma=gamma, flat=flat)
+        gymnasium.Wrapper.__init__(self, env)
         if not isinstance(env.action_space, spaces.Discrete):
             raise UserError(f"ExtendedActions needs an environment with discrete actions, not {env.action_space}")
         if not isinstance(max_length, int | np.integer) or max_length < 1:
@@ -62,13 +63,16 @@ class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _read(self, action: Any) -> tuple[int, int]:
         """The wrapped environment's action, and for how many steps."""
-        if self.flat:
-            number = int(action)
-            inner, length = number % self._n + self._start, number // self._n + 1
-            inside = 0 <= number < self._n * self.max_length
-        else:
-            inner, length = (int(part) for part in action)
-            inside = 0 <= inner - self._start < self._n and 1 <= length <= self.max_length
+        try:
+            if self.flat:
+                number = int(action)
+                inner, length = number % self._n + self._start, number // self._n + 1
+                inside = 0 <= number < self._n * self.max_length
+            else:
+                inner, length = (int(part) for part in action)
+                inside = 0 <= inner - self._start < self._n and 1 <= length <= self.max_length
+        except (TypeError, ValueError):
+            inside = False
         if not inside:
             raise UserError(f"{action!r} is not an action of {self.action_space}")
         return inner, length

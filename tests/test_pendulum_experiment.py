@@ -112,7 +112,7 @@ def test_a_run_that_was_stopped_between_evaluations_goes_on_to_the_same_end(fold
         for key in one:
             np.testing.assert_array_equal(one[key], other[key], err_msg=key)
     lines = [json.loads(line) for line in (tmp_path / "cut" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["evaluation"]] == [250, 500]
+    assert [line["step"] for line in lines if line["evaluation"]] == [250, 500, 600]
 
 
 def test_the_last_third_is_a_lanes_own_and_ends_with_its_training():

@@ -1,5 +1,6 @@
 """Compiled environments, by name."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -57,6 +58,9 @@ def family(name: str) -> str:
         return "pendulum"
     if is_python(name) or is_gymnasium(name):
         return "outside"
+    module, colon, _ = name.partition(":")
+    if colon and importlib.util.find_spec(module.split(".")[0]) is None:
+        raise UserError(f"unknown environment '{name}': there is no module '{module}' to import")
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
         raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")

@@ -3,6 +3,7 @@
 The loop is told apart what an episode ended with and what the next one begins with, whoever resets.
 """
 
+import contextlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from tenuto.errors import UserError
 from tenuto.outside.interface import Interface
 
 TRAINING, JUDGING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
+LONGEST_EPISODE = 10_000  # steps of an evaluation: a greedy policy may never come to an end
 LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
 
 
@@ -43,11 +45,24 @@ def episode_seed(seed: int, stream: int, episode: int) -> int:
 
 
 class Separate:
-    """One environment per lane, stepped in turn."""
+    """One environment per lane, stepped in turn. Episodes are cut (truncated) after `longest` steps, if it is given."""
 
-    def __init__(self, make: Callable[[], Any], interface: Interface, seeds: Sequence[int], stream: int):
-        self._interface, self._seeds, self._stream = interface, list(seeds), stream
-        self._envs = [make() for _ in seeds]
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        interface: Interface,
+        seeds: Sequence[int],
+        stream: int,
+        longest: int | None = None,
+    ):
+        self._interface, self._seeds, self._stream, self._longest = interface, list(seeds), stream, longest
+        self._envs: list[Any] = []
+        try:
+            for _ in seeds:
+                self._envs.append(make())
+        except BaseException:
+            self.close()
+            raise
         self._episode = [0] * len(self._envs)
         self._taken: list[list[Any] | None] = [[] for _ in self._envs]  # since the reset; None: too many to keep
 
@@ -63,24 +78,31 @@ class Separate:
         reward = np.zeros(num, np.float32)
         terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
         said = [self._interface.action(action) for action in actions]
+        given = [action.copy() for action in said]  # the environments' own, to do with as they like
         for lane, env in enumerate(self._envs):
             if active is not None and not active[lane]:
                 continue
             try:
-                seen, gain, terminated[lane], truncated[lane], _ = env.step(said[lane])
+                seen, gain, terminated[lane], truncated[lane], _ = env.step(given[lane])
             except Exception as problem:
                 raise Trouble(lane, _told("step()", problem, f"action {said[lane]!r}")) from problem
             obs[lane] = self._read(lane, seen)
             reward[lane] = _number(lane, gain)
+        if self._longest is not None:
+            last = [len(taken or ()) + 1 >= self._longest for taken in self._taken]
+            truncated |= np.asarray(last) & ~terminated & (active if active is not None else True)
         fresh = obs
         over = terminated | truncated
         if over.any():
             fresh = obs.copy()
-            for lane in np.flatnonzero(over).tolist():
+            ended = np.flatnonzero(over).tolist()
+            for lane in ended:
+                fresh[lane] = self._begin(lane, self._episode[lane] + 1)
+            for lane in ended:  # only now that no reset has failed
                 self._episode[lane] += 1
-                fresh[lane] = self._reset(lane)
+                self._taken[lane] = []
         for lane, taken in enumerate(self._taken):
-            if not over[lane] and taken is not None:
+            if not over[lane] and taken is not None and (active is None or active[lane]):
                 taken.append(said[lane])
                 if len(taken) > LONGEST_MEMORY:
                     self._taken[lane] = None
@@ -121,12 +143,16 @@ class Separate:
 
     def close(self) -> None:
         for env in self._envs:
-            env.close()
+            with contextlib.suppress(Exception):  # what is left of an environment is its own affair
+                env.close()
 
     def _reset(self, lane: int) -> np.ndarray:
         self._taken[lane] = []
+        return self._begin(lane, self._episode[lane])
+
+    def _begin(self, lane: int, episode: int) -> np.ndarray:
         try:
-            raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, self._episode[lane]))
+            raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
         except Exception as problem:
             raise Trouble(lane, _told("reset(seed=...)", problem)) from problem
         return self._read(lane, raw)
@@ -145,6 +171,11 @@ class Together:
         self._interface = interface
         self._seeds = [episode_seed(seed, stream, 0) for seed in seeds]
         self._envs = make(len(seeds))
+        if not isinstance(self._envs, gymnasium.vector.VectorEnv):
+            raise UserError(
+                f"{interface.name} takes a number but made {type(self._envs).__name__}, no vector environment: pass a "
+                "function without arguments that makes a single environment"
+            )
         modes = gymnasium.vector.AutoresetMode
         self._mode = self._envs.metadata.get("autoreset_mode")
         if self._envs.num_envs != len(seeds):
@@ -186,7 +217,10 @@ class Together:
                 except ValueError as problem:
                     raise Trouble(int(lane), str(problem)) from None
         elif over.any():
-            began, _ = self._envs.reset(options={"reset_mask": over})
+            try:
+                began, _ = self._envs.reset(options={"reset_mask": over})
+            except Exception as problem:
+                raise Trouble(None, _told("reset()", problem)) from problem
             fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
         return Seen(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
 
@@ -198,7 +232,8 @@ class Together:
         return np.zeros(len(obs), bool)
 
     def close(self) -> None:
-        self._envs.close()
+        with contextlib.suppress(Exception):
+            self._envs.close()
 
     def _read_all(self, raw: Any) -> np.ndarray:
         each = gymnasium.vector.utils.iterate(self._envs.observation_space, raw)
@@ -219,7 +254,7 @@ def _number(lane: int, gain: Any) -> float:
         number = float(gain)
     except (TypeError, ValueError):
         raise Trouble(lane, f"the reward is {gain!r}, not a number") from None
-    if not np.isfinite(number):
+    if not abs(number) <= np.finfo(np.float32).max:  # nor is it where it is NaN
         raise Trouble(lane, f"the reward is {number}, not a finite number")
     return number
 
@@ -229,4 +264,4 @@ def _told(where: str, problem: Exception, more: str = "") -> str:
     frames = traceback.extract_tb(problem.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     detail = f" ({more})" if more else ""
-    return f"{where} raised {type(problem).__name__}: {problem}{place}{detail}"
+    return f"{where} raised {type(problem).__name__}: {' '.join(str(problem).split())}{place}{detail}"

@@ -1,5 +1,6 @@
 """Gymnasium's spaces as ours: what replay keeps of an observation, what networks read, what an action is there."""
 
+import inspect
 import json
 import math
 from collections.abc import Callable
@@ -29,7 +30,7 @@ UNBOUNDED = np.asarray(-np.inf, np.float32), np.asarray(np.inf, np.float32)
 class Outside(AbstractSpec):
     """What the loop must know of an environment that is not part of the program.
 
-    Vectors are read as `obs * scale + shift`, images as numbers from 0 to 1, a Discrete observation as one-hot.
+    Numbers are read as `obs * scale + shift`, which for images lies between 0 and 1; a Discrete observation as one-hot.
     """
 
     acts: AbstractSpace
@@ -59,8 +60,6 @@ class Outside(AbstractSpec):
     def features(self, obs: Array) -> Array:
         if self.dtype == "int32":
             return obs
-        if len(self.shape) == 3:
-            return obs.astype(jnp.float32) / 255
         return obs.astype(jnp.float32) * self.scale + self.shift
 
     def place(self, state: Any) -> Int[Array, ""]:
@@ -73,20 +72,23 @@ class Interface:
     def __init__(
         self, observations: Any, actions: Any, name: str, scale: bool = True, frames: tuple[int, int] = (1, 1)
     ):
-        self.name = name
+        self.name, self.observations = name, observations
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
         ours, self.action = _actions_of(actions, name)
         low, high = bounds
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             width = (high - low).astype(np.float32)
             bounded = np.isfinite(width) & (width > 0) & (width <= WIDEST) & scale
+            factor, shift = np.where(bounded, 2 / width, 1.0), np.where(bounded, -2 * low / width - 1, 0.0)
+            if len(shape) == 3:  # an image
+                factor, shift = 1 / high, low
             self.spec = Outside(
                 acts=ours,
                 size=size,
                 shape=shape,
                 dtype=dtype,
-                scale=np.where(bounded, 2 / width, 1.0).astype(np.float32),
-                shift=np.where(bounded, -2 * low / width - 1, 0.0).astype(np.float32),
+                scale=factor,
+                shift=shift,
                 spaces=json.dumps([spell_space(observations), spell_space(actions)]),
                 frames=frames,
             )
@@ -112,11 +114,26 @@ class Interface:
         interface.spec = spec
         return interface
 
+    def is_batch(self, obs: Any) -> bool:
+        """Whether this is several observations, as Gymnasium's vector environments show them."""
+        try:
+            space = self.observations
+            while isinstance(space, theirs.Dict | theirs.Tuple):
+                part: Any = next(iter(space.spaces)) if isinstance(space, theirs.Dict) else 0
+                space, obs = space[part], obs[part]
+            return np.ndim(obs) > len(space.shape)
+        except (TypeError, KeyError, IndexError, ValueError):  # `read` says what is wrong with it
+            return False
+
+    def rows(self, batch: Any) -> list[Any]:
+        """The observations of a batch."""
+        return _rows(self.observations, batch)
+
     def read(self, obs: Any) -> np.ndarray:
         """An observation as replay keeps it; a ValueError that says why where it is none."""
         try:
             array = self.convert(obs)
-        except (TypeError, ValueError, KeyError, AttributeError, IndexError) as problem:
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as problem:
             why = f"{type(problem).__name__}: {problem}"
             raise ValueError(f"the observation {_short(obs)} does not fit the observation space ({why})") from None
         if array.shape != self.spec.shape:
@@ -135,7 +152,12 @@ Reader = tuple[
 def _reader(space: Any, name: str) -> Reader:
     if isinstance(space, theirs.Discrete):
         start = int(space.start)
-        return lambda obs: np.asarray(int(obs) - start, np.int32), (), "int32", int(space.n), UNBOUNDED
+
+        def number(obs: Any) -> np.ndarray:
+            _refuse_other_numbers(space, obs)
+            return np.asarray(int(obs) - start, np.int32)
+
+        return number, (), "int32", _not_too_large(int(space.n), name), UNBOUNDED
     if isinstance(space, theirs.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
         image = _image_reader(space)
         if min(image[1][:2]) >= smallest(SMALL):  # else it is too small for filters, and read as a vector
@@ -146,20 +168,52 @@ def _reader(space: Any, name: str) -> Reader:
         expected = space.shape
 
         def flat(obs: Any) -> np.ndarray:
-            array = np.asarray(obs, dtype)
+            array = _cast(obs, dtype)
             return array.ravel() if array.shape == expected else array[None, None]  # a shape that read refuses
 
-        bounds = space.low.astype(np.float32).ravel(), space.high.astype(np.float32).ravel()
-        return flat, (size,), dtype, _not_too_large(size, name), bounds
+        return flat, (size,), dtype, _not_too_large(size, name), _bounds(space)
     _refuse_others(space, name)
     whole = theirs.flatten_space(space)
     assert isinstance(whole, theirs.Box)  # as _refuse_others sees to
     size = _not_too_large(math.prod(whole.shape), name)
 
     def flattened(obs: Any) -> np.ndarray:
+        _refuse_other_numbers(space, obs)
         return np.asarray(theirs.flatten(space, obs), np.float32)
 
-    return flattened, (size,), "float32", size, (whole.low.astype(np.float32), whole.high.astype(np.float32))
+    return flattened, (size,), "float32", size, _bounds(whole)
+
+
+def _bounds(space: theirs.Box) -> tuple[np.ndarray, np.ndarray]:
+    with np.errstate(over="ignore"):  # what is too great for a float32 is no bound
+        return space.low.astype(np.float32).ravel(), space.high.astype(np.float32).ravel()
+
+
+def _cast(obs: Any, dtype: str) -> np.ndarray:
+    """The observation in replay's type; a whole number must stay what it is."""
+    array = np.asarray(obs)
+    if dtype == "uint8" and array.dtype != np.uint8:
+        with np.errstate(invalid="ignore"):
+            whole = array.astype(np.uint8)
+        if not np.array_equal(whole, array):
+            raise ValueError("it has numbers that are not whole, or not from 0 to 255")
+        return whole
+    return array.astype(dtype, copy=False)
+
+
+def _refuse_other_numbers(space: Any, obs: Any) -> None:
+    """Refuse a whole number that is not of its space: flattened, it would stand for another, or for none."""
+    if isinstance(space, theirs.Dict):
+        for name, part in space.spaces.items():
+            _refuse_other_numbers(part, obs[name])
+    elif isinstance(space, theirs.Tuple):
+        for part, one in zip(space.spaces, obs, strict=True):
+            _refuse_other_numbers(part, one)
+    elif isinstance(space, theirs.Discrete | theirs.MultiDiscrete):
+        most = space.n if isinstance(space, theirs.Discrete) else space.nvec
+        number = np.asarray(obs) - space.start
+        if number.shape != np.shape(most) or not np.all((number >= 0) & (number < most)):
+            raise ValueError(f"{_short(obs)} is not one of {space}")
 
 
 def _image_reader(space: theirs.Box) -> Reader:
@@ -175,11 +229,12 @@ def _image_reader(space: theirs.Box) -> Reader:
         return np.moveaxis(image, 0, -1) if expected[0] < min(expected[1:]) else image
 
     def read(obs: Any) -> np.ndarray:
-        array = np.asarray(obs, np.uint8)
+        array = _cast(obs, "uint8")
         return channels_last(array) if array.shape == expected else array[None, None]
 
     shape = channels_last(np.zeros(expected, np.uint8)).shape
-    return read, shape, "uint8", (shape[0], shape[1], shape[2]), UNBOUNDED
+    brightest = np.asarray(max(1, space.high.max()), np.float32)
+    return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
 
 
 def _refuse_others(space: Any, name: str) -> None:
@@ -241,22 +296,28 @@ def spell_space(space: Any) -> Any:
         limits = {"low": bounds(space.low), "high": bounds(space.high)}
         return kind | limits | {"shape": list(space.shape), "dtype": str(space.dtype)}
     if isinstance(space, theirs.Discrete):
-        return kind | {"n": int(space.n), "start": int(space.start)}
+        return kind | {"n": int(space.n), "start": int(space.start)} | _unusual_type(space)
     if isinstance(space, theirs.MultiDiscrete):
-        return kind | {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+        return kind | {"nvec": space.nvec.tolist(), "start": space.start.tolist()} | _unusual_type(space)
     return kind | {"n": np.asarray(space.n).tolist()}  # MultiBinary
+
+
+def _unusual_type(space: Any) -> dict[str, str]:
+    return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
 
 
 def read_space(spelled: Any) -> theirs.Space[Any]:
     """The space that `spell_space` spelled."""
     kind, words = spelled["is"], {name: value for name, value in spelled.items() if name != "is"}
     if kind == "Dict":
-        return theirs.Dict({name: read_space(part) for name, part in words["spaces"].items()})
+        return theirs.Dict([(name, read_space(part)) for name, part in words["spaces"].items()])
     if kind == "Tuple":
         return theirs.Tuple([read_space(part) for part in words["spaces"]])
     if kind == "Box":
         low, high = (np.broadcast_to(np.asarray(words[k], words["dtype"]), words["shape"]) for k in ("low", "high"))
         return theirs.Box(low, high, dtype=np.dtype(words["dtype"]).type)
+    if "dtype" in words:
+        words["dtype"] = np.dtype(words["dtype"]).type
     kinds: dict[str, Any] = {
         "Discrete": theirs.Discrete,
         "MultiDiscrete": theirs.MultiDiscrete,
@@ -270,13 +331,26 @@ def frames_per_step(env: Any) -> tuple[int, int]:
     least = most = 1
     layer = env
     while layer is not None:
-        told = getattr(layer, "__dict__", {})
-        skip = next((told[name] for name in SKIPS if told.get(name) not in (None, False, True)), 1)
+        told = [inspect.getattr_static(layer, name, None) for name in SKIPS]
+        skip = next((x for x in told if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
         low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step
-        if isinstance(low, int | np.integer) and isinstance(high, int | np.integer):
-            least, most = least * max(1, int(low)), most * max(1, int(high))
-        layer = told.get("env")
+        if _is_count(low) and _is_count(high):
+            least, most = least * int(low), most * int(high)
+        layer = getattr(layer, "__dict__", {}).get("env")
     return least, most
+
+
+def _rows(space: Any, batch: Any) -> list[Any]:
+    if isinstance(space, theirs.Dict):
+        parts = {name: _rows(part, batch[name]) for name, part in space.spaces.items()}
+        return [dict(zip(parts, values, strict=True)) for values in zip(*parts.values(), strict=True)]
+    if isinstance(space, theirs.Tuple):
+        return list(zip(*(_rows(part, b) for part, b in zip(space.spaces, batch, strict=True)), strict=True))
+    return list(batch)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _short(value: Any) -> str:

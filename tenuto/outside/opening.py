@@ -1,5 +1,6 @@
 """Making environments: by Gymnasium's name, or by somebody's function."""
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable, Sequence
@@ -8,10 +9,9 @@ from typing import Any
 import gymnasium
 
 from tenuto.errors import UserError
+from tenuto.outside import crowd
 from tenuto.outside.crowd import JUDGING, Crowd, Separate, Together
 from tenuto.outside.interface import Interface, Outside
-
-LONGEST_EPISODE = 10_000  # steps of an evaluation in an environment that has no time limit of its own
 
 
 def maker(name: str, args: str = "") -> Callable[..., Any]:
@@ -52,10 +52,17 @@ def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
 def inspect(make: Callable[..., Any], vector: bool, name: str, scale: bool) -> Interface:
     """The interface of what a maker makes."""
     env = made(make, name, 1) if vector else made(make, name)
+    if vector and not isinstance(env, gymnasium.vector.VectorEnv):
+        env.close()
+        raise UserError(
+            f"{name} takes a number and made {type(env).__name__}, which is no vector environment: make a "
+            "gymnasium.vector.VectorEnv of so many, or take no argument and make a single environment"
+        )
     try:
         return Interface.of(env, name, scale)
     finally:
-        env.close()
+        with contextlib.suppress(Exception):
+            env.close()
 
 
 def open_crowd(
@@ -77,13 +84,8 @@ def open_crowd(
     if vector:
         return Together(functools.partial(made, make, name), interface, seeds, purpose)
 
-    def one() -> Any:
-        env = made(make, name)
-        unlimited = getattr(getattr(env, "spec", None), "max_episode_steps", None) is None
-        limited = purpose == JUDGING and unlimited and isinstance(env, gymnasium.Env)
-        return gymnasium.wrappers.TimeLimit(env, LONGEST_EPISODE) if limited else env
-
-    return Separate(one, interface, seeds, purpose)
+    longest = crowd.LONGEST_EPISODE if purpose == JUDGING else None
+    return Separate(functools.partial(made, make, name), interface, seeds, purpose, longest)
 
 
 def same(one: Outside, other: Outside) -> bool:

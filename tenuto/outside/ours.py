@@ -1,6 +1,5 @@
 """Our compiled environments as Gymnasium's: `gymnasium.make("tenuto/Chain-v0", n=50)`."""
 
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -8,7 +7,7 @@ import jax
 import numpy as np
 from gymnasium import spaces as theirs
 
-from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava
+from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava, read
 from tenuto.errors import UserError
 from tenuto.spaces import Box, Discrete
 
@@ -29,9 +28,10 @@ class CompiledEnv(gymnasium.Env[Any, Any]):
     metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012 (as Gymnasium has it)
 
     def __init__(self, env: AbstractEnv, render_mode: str | None = None):
-        modes = self.metadata["render_modes"]
-        if render_mode is not None and (render_mode not in modes or not hasattr(env, "render")):
-            can = f"use {' or '.join(modes)}" if hasattr(env, "render") else "it cannot be drawn"
+        modes = self.metadata["render_modes"] if hasattr(env, "render") else []
+        self.metadata = self.metadata | {"render_modes": modes}
+        if render_mode is not None and render_mode not in modes:
+            can = f"use {' or '.join(modes)}" if modes else "it cannot be drawn"
             raise UserError(f"unknown render mode '{render_mode}' for {type(env).__name__}: {can}")
         self.env_core, self.render_mode = env, render_mode
         self.observation_space = _observations(env)
@@ -94,10 +94,10 @@ def chain(n: int = 10, render_mode: str | None = None) -> CompiledEnv:
 def lava_map(map: str | tuple[str, ...] = "bridge", render_mode: str | None = None) -> CompiledEnv:
     """A lava gridworld: one of the paper's maps by name, a text file, or the rows of a map."""
     if isinstance(map, str):
-        map = lava.MAPS[map] if map in lava.MAPS else lava.read_map(Path(map))
+        map = lava.MAPS[map] if map in lava.MAPS else read(f"lava:{map}")
     return CompiledEnv(Lava(tuple(map)), render_mode)
 
 
-def pendulum() -> CompiledEnv:
+def pendulum(render_mode: str | None = None) -> CompiledEnv:
     """The pendulum with the angle rule of Gym's Pendulum-v0, which the paper ran."""
-    return CompiledEnv(Pendulum(old_rule=True))
+    return CompiledEnv(Pendulum(old_rule=True), render_mode)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenuto import runs, stats
 from tenuto.errors import UserError
-from tenuto.jobs import Job
+from tenuto.jobs import Given, Job
 from tenuto.records import Records
 from tenuto.report import figures, groups
 
@@ -50,12 +50,14 @@ def _binned(ends: np.ndarray, done: np.ndarray, values: np.ndarray, grid: np.nda
     return np.where(last >= 0, means[last], np.nan)
 
 
-def load(folders: Sequence[Path], training: bool = False) -> dict[str, Curve]:
+def load(folders: Sequence[Path], training: bool = False, given: Given = Given()) -> dict[str, Curve]:
     """A curve per group of lanes that differ only in their seed, of each run; finished or not."""
     found: dict[str, Curve] = {}
     many = len(folders) > 1
+    if not folders:
+        raise UserError("there is nothing to draw: name the folders given to `tenuto train --out`")
     for folder in folders:
-        job, kept = runs.load_job(Path(folder)), runs.read_records_so_far(Path(folder))
+        job, kept = runs.load_job(Path(folder), given), runs.read_records_so_far(Path(folder))
         if not kept["count"].any() and not len(kept["evaluated"]):
             raise UserError(f"{folder} has no finished episode yet: there is nothing to draw")
         for name, lanes in groups.of(job).items():
