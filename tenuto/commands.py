@@ -56,7 +56,7 @@ class Train:
     schedule: list[str] | None = None
     """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
     lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, 0.5
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, 0
     on Gymnasium's environments.
     Adaptive agents, such as ute-ddpg, pick it per episode unless it is given here."""
     mu: list[float] | None = None

@@ -1,5 +1,6 @@
 """Letting a policy play before an audience: returns, and films."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,9 +98,8 @@ def _mp4(file: Any, frames: list[np.ndarray], fps: float) -> None:
         import imageio_ffmpeg  # noqa: F401 (what writes it)
     except ImportError:
         raise UserError("an .mp4 needs pip install 'tenuto[video]'; a .gif needs nothing more") from None
-    warnings.filterwarnings(
-        "ignore", message=".*os.fork.*", category=RuntimeWarning
-    )  # ffmpeg is started, nothing of ours
+    # What is started is ffmpeg, and nothing of ours goes on in it.
+    warnings.filterwarnings("ignore", message=".*os.fork.*", category=RuntimeWarning)
     high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # the format has even sides
     even = [np.pad(f, ((0, high - f.shape[0]), (0, wide - f.shape[1]), (0, 0)), mode="edge") for f in frames]
     file.write(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.ticker import EngFormatter
 
 from tenuto import runs, stats
 from tenuto.errors import UserError
@@ -93,6 +94,7 @@ def draw(curves: Mapping[str, Curve], path: Path, title: str = "") -> Path:
             axis.plot(curve.steps[there], middle, color=colour, label=name, linewidth=1.6, marker=marker)
             axis.fill_between(curve.steps[there], low, high, color=colour, alpha=0.18, linewidth=0)
         axis.set_xlabel("environment steps of a lane")
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set_title(label, fontsize=10)
         figures.tidy(axis)
     grid[0, 2].set_ylim(0, 1.05)

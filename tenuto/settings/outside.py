@@ -33,7 +33,7 @@ ROW = Row(
         Uncertain: {"shared": HIDDEN},
     },
     plan={},
-    lam=0.5,
+    lam=0.0,
 )
 
 
