@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import jax
+import numpy as np
+
 from tenuto.actions import DDPG, SAC, BootstrappedQ, DoubleQ
 from tenuto.agents import Agent, named
 from tenuto.envs import AbstractSpec
@@ -19,10 +22,12 @@ SETTINGS = {"standard": "for environments of your own: plain numbers that suit s
 SCHEDULES = {"linear": "ε falls from 1 to 0.05 over the first fifth of the steps; actors explore by noise instead"}
 
 EXPLORING = 0.2  # share of the steps over which ε falls
+CAPACITY = 10_000, 200_000  # least and most steps that replay holds,
+MEMORY = 400_000_000  # and bytes of a lane's observations in between
 WARMUP = 5000  # first steps, of random actions and lengths: a twentieth of a run, but no more than these
 HIDDEN = (128, 128)
-DISCRETE = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 64, "capacity": 50_000, "learn_every": 2}
-CONTINUOUS = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "capacity": 200_000, "learn_every": 1}
+DISCRETE = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 64, "learn_every": 2}
+CONTINUOUS = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "learn_every": 1}
 ROW = Row(
     parts={
         DoubleQ: {"hidden": HIDDEN},
@@ -56,4 +61,11 @@ def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
     if not isinstance(env.actions, Discrete):
         delay = agent.action.delay if isinstance(agent.action, DDPG) else 1  # TD3's targets wait for its actor
         numbers = dict(CONTINUOUS) | {"epsilon": fixed(0.1), "target": Polyak(0.005, delay)}
-    return Plan(**numbers, extension_batch=numbers["batch"], warmup=min(WARMUP, steps // 20), anneal=True)
+    numbers |= {"extension_batch": numbers["batch"], "capacity": capacity_for(env)}
+    return Plan(**numbers, warmup=min(WARMUP, steps // 20), anneal=True)
+
+
+def capacity_for(env: AbstractSpec) -> int:
+    """As many steps as a lane's share of memory holds: what is forgotten must be learned again."""
+    obs = jax.eval_shape(env.reset, jax.random.key(0))[1]
+    return int(np.clip(MEMORY // max(1, 2 * obs.size * obs.dtype.itemsize), *CAPACITY))
