@@ -1,7 +1,10 @@
 """tenuto in Python: train an agent, keep what it learned, act by it."""
 
 import dataclasses
+import hashlib
 import inspect
+import json
+import re
 import shutil
 import tempfile
 import threading
@@ -13,6 +16,7 @@ from typing import Any
 import gymnasium
 import jax
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 
 from tenuto import checkpoint, runs, trackers
 from tenuto.agents import Agent
@@ -114,17 +118,22 @@ def train(
             number that makes a Gymnasium vector environment of so many, a compiled environment of ours
             (`"chain-50"`, `Chain(50)`) or of your own.
         agent: a name of the catalogue (`tenuto list`) or a composition (`Agent(action=..., extension=...)`).
-        steps: environment steps of each lane; 50,000 if not said. The paper's environments by name count `episodes`.
+        steps: environment steps of each lane; 50,000 if not said.
+        episodes: in place of steps, on the paper's environments by name with agents by name.
         seeds: how many lanes there are for each combination of swept values, the first with `first_seed`.
         lam: λ of UTE, one number or several to be crossed with the seeds; so are `mu`, `gamma`, `learning_rate` and
             `epsilon_horizon`.
         max_length: the greatest length J an action may be held.
         heads: the number of heads in UTE's ensemble.
         plan: discount, exploration, clocks, batches and optimiser, in place of the standard ones.
-        evaluate_every: steps between evaluations without exploration, 0 for none; a tenth of the run if not said.
+        setting: a named set of hyper-parameters (`tenuto list`): `standard` but on the paper's environments.
+        evaluate_every: steps between evaluations without exploration, 0 for none; if not said, a tenth of the run
+            (on the paper's environments as there).
+        evaluation_episodes: of each evaluation and lane.
         scale_observations: whether numbers with bounds are scaled to -1..1 for the networks.
         out: the folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is
-            only read. Without it the run lives in a temporary folder until it is saved.
+            only read: whether a function makes the same environments as before cannot always be told. Without it the
+            run lives in a temporary folder until it is saved.
         track: `"tensorboard"`, `"wandb"`.
         progress: whether to show a progress bar.
         name: what to call a composition in tables and figures.
@@ -175,18 +184,19 @@ def train(
     return run
 
 
-def load(folder: Path | str, agent: Agent | None = None) -> Run:
+def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None = None) -> Run:
     """A finished run from its folder: `tenuto.load(folder)[0]` is the first lane's policy.
 
-    Only numbers are read, never code; an agent with parts of your own must therefore be given.
+    Only numbers are read, never code; an agent with parts of your own, and a compiled environment of your own, must
+    therefore be given.
     """
     start_jax()
-    return Run(Path(folder), Given(agent=agent))
+    return Run(Path(folder), Given(agent=agent, spec=env))
 
 
 def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bool) -> None:
     stop = threading.Event()
-    with stop_on_ctrl_c(stop), bars(shown) as bar:
+    with stop_on_ctrl_c(stop, exits=False), bars(shown) as bar:
         line = bar.add_task(f"{job.label}, {len(job.lanes())} lanes", total=1.0, note="compiling")
         try:
             runs.run(
@@ -218,12 +228,28 @@ def _environment(env: Environment) -> tuple[str, Given]:
                 f"each lane needs an environment of its own, and {type(env).__name__} was not made by gymnasium.make: "
                 "pass a function that makes it, for example `lambda: MyEnv()`"
             )
-        return f"python:{spec.id}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
+        return f"python:{spec.id}{_apart(spec)}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
     if not callable(env):
         raise UserError(
             f"{env!r} is no environment: pass a Gymnasium id, a function that makes an environment, or a compiled one"
         )
-    return f"python:{getattr(env, '__qualname__', type(env).__name__)}", Given(make=env, vector=_takes_a_number(env))
+    name = getattr(env, "__qualname__", type(env).__name__)
+    return f"python:{name}{_apart(env)}", Given(make=env, vector=_takes_a_number(env))
+
+
+def _apart(made_by: Any) -> str:
+    """A mark that tells a function or a specification from others of its name, as far as that can be seen."""
+    code = getattr(made_by, "__code__", None)
+    if isinstance(made_by, EnvSpec):
+        seen = [json.dumps(made_by.kwargs, sort_keys=True, default=repr), repr(made_by.additional_wrappers)]
+    elif code is not None:
+        constants = [x for x in code.co_consts if not hasattr(x, "co_code")]
+        held = inspect.getclosurevars(made_by).nonlocals
+        seen = [code.co_code.hex(), repr(code.co_names), repr(constants), repr(held)]
+    else:
+        return ""
+    plain = [re.sub(r" at 0x[0-9a-f]+", "", text) for text in seen]
+    return "-" + hashlib.sha256("\n".join(plain).encode()).hexdigest()[:6]
 
 
 def _takes_a_number(make: Callable[..., Any]) -> bool:

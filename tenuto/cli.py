@@ -103,8 +103,9 @@ def show_list() -> None:
     show("Agents (--agent)", {name: entry.summary for name, entry in agents.CATALOGUE.items()})
     show("Environments (--env)", envs.ENVIRONMENTS)
     for family, module in settings.FAMILIES.items():
-        show(f"Settings of {family} (--setting)", module.SETTINGS)
-        show(f"Schedules of {family} (--schedule)", module.SCHEDULES)
+        whose = "Gymnasium's environments" if family == "outside" else family
+        show(f"Settings of {whose} (--setting)", module.SETTINGS)
+        show(f"Schedules of {whose} (--schedule)", module.SCHEDULES)
     for name, experiment in EXPERIMENTS.items():
         show(f"Parts of `tenuto reproduce {name}` (--parts)", dict(experiment.parts))
 
@@ -147,15 +148,11 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]
         say(f"{folder} holds an unfinished run: going on with it.")
     stop = threading.Event()
     lanes = job.lanes()
-    told: set[int] = set()
     with stop_on_ctrl_c(stop), bars() as progress:
         task = progress.add_task(f"{job.label}, {len(lanes)} lanes", total=1.0, note="compiling")
 
         def report(now: runs.Progress) -> None:
             show_progress(progress, task, now, job)
-            for lane in set(now.diverged) - told:
-                told.add(lane)
-                progress.console.print(f"[yellow]Lane {lane} {lanes[lane]} diverged; the others go on.[/]")
 
         try:
             summary = runs.run(
@@ -203,6 +200,9 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
     for name in ("", "mean", "95% interval", "sd", "seeds"):
         table.add_column(name, justify="right" if name else "left")
     for label, mine in groups.of(job).items():
+        if np.isnan(scores[mine]).any():
+            table.add_row(label, "no episode ended", "", "", str(len(mine)))
+            continue
         e = stats.estimate(scores[mine])
         mean, low, high, sd = (f"{x:.{stats.digits(scores)}f}" for x in (e.mean, e.low, e.high, e.sd))
         alone = math.isnan(e.sd)
@@ -226,7 +226,7 @@ def evaluate(command: Eval) -> None:
     chosen = range(len(run)) if command.lane is None else [command.lane]
     if any(not 0 <= lane < len(run) for lane in chosen):
         raise UserError(f"--lane must be 0 to {len(run) - 1}: {command.dir} has {len(run)} lanes")
-    maker = showing.maker_of(run.job)
+    makers = {lane: showing.maker_of(run.job, lane) for lane in chosen}
     table = Table(title=f"{run.job.label}: {command.episodes} episodes without exploration", title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
@@ -234,7 +234,7 @@ def evaluate(command: Eval) -> None:
     with bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
-            played = showing.evaluate(run[lane], maker, command.episodes)
+            played = showing.evaluate(run[lane], makers[lane], command.episodes)
             returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
             means.append(returns)
             words = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
@@ -252,7 +252,7 @@ def evaluate(command: Eval) -> None:
         say(f"mean over lanes {e.mean:.{places}f}, 95% interval {e.low:.{places}f} to {e.high:.{places}f}")
     if command.video is not None:
         best = chosen[int(np.argmax(means))]
-        frames = showing.film(run[best], maker, command.video)
+        frames = showing.film(run[best], makers[best], command.video)
         say(f"{command.video}: an episode of lane {best}, {frames} frames; the strip shows how long actions are held")
 
 

@@ -66,9 +66,10 @@ class Train:
     learning_rate: list[float] | None = None
     """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
     epsilon_horizon: list[float] | None = None
-    """Over how many episodes (or steps: chain with `text`) ε falls to its final value."""
+    """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""
     max_length: int | None = None
-    """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum."""
+    """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum
+    and with other continuous actions, else 10."""
     heads: int | None = None
     """Number of heads B in UTE's ensemble; by default 10."""
     evaluate_every: int | None = None

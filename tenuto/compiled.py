@@ -273,8 +273,8 @@ class Program:
         self.t += steps
         return self._gather(chunks)
 
-    def evaluate(self, episodes: int) -> Evaluation:
-        """Judge every lane as it is now, without exploration, in so many episodes."""
+    def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation:
+        """Judge every lane as it is now, without exploration, in so many episodes; it is not stopped in its midst."""
         judged = self._on_each_device(
             lambda tasks, state, keys: evaluate(
                 tasks, state[0], keys, np.int32(self.t), episodes=episodes, longest=self._longest

@@ -206,7 +206,7 @@ class Program:
                     return
                 if i and self.t % AHEAD == 0:
                     drawn = jax.tree.leaves(draw_ahead(self._tasks, whole.step_key, np.int32(self.t)))
-                seen = self._checked(partial(self._crowd.step, np.asarray(option[action])[: self.lanes]))
+                seen = self._checked(partial(self._crowd.step, self._sane(option[action])))
                 after = self.t + 1
                 learn = after % self.learn_every == 0 and after - self.learn_every >= self.warmup
                 shown = list(self._with_twins(seen))
@@ -224,8 +224,9 @@ class Program:
         )
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], chunk)
 
-    def evaluate(self, episodes: int) -> Evaluation:
-        """Judge every lane as it is now, without exploration, in so many episodes with the same starts each time."""
+    def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Judge every lane as it is now, without exploration, in so many episodes with the same starts each time (in a
+        vector environment only the first has); None if it was asked to stop."""
         networks = jax.vmap(loop.learned)(self._tasks, self._lanes)
         if self._judges is None:
             try:
@@ -240,11 +241,13 @@ class Program:
         episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
         action = np.stack([np.asarray(self._idle)] * self.lanes)
         while (active := episode < episodes).any():
+            if stop():
+                return None
             due = active & (left == 0)
             now = np.minimum(episode, episodes - 1)
             if due.any():
                 option = judge(self._tasks, networks, self._with_twins(obs), keys, np.int32(clock))
-                fresh = np.asarray(option.action)[: self.lanes]
+                fresh = self._sane(option.action)
                 action = np.where(due.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, action)
                 left = np.where(due, np.asarray(option.length)[: self.lanes], left)
                 decisions[lanes, now] += due
@@ -263,7 +266,7 @@ class Program:
 
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint."""
-        return jax.tree.map(lambda x: x[: self.lanes], (self._lanes, self._running))
+        return jax.tree.map(lambda x: jnp.copy(x[: self.lanes]), (self._lanes, self._running))
 
     def journal(self) -> dict[str, np.ndarray]:
         """What else a checkpoint needs: how to bring the environments back to where they are."""
@@ -308,6 +311,11 @@ class Program:
         for crowd in (self._crowd, self._judges):
             if crowd is not None:
                 crowd.close()
+
+    def _sane(self, actions: Any) -> np.ndarray:
+        """The lanes' actions. One that has diverged acts somehow, so that the others can go on."""
+        mine = np.asarray(actions)[: self.lanes]
+        return np.where(np.isfinite(mine), mine, self._idle) if mine.dtype.kind == "f" else mine
 
     def _with_twins(self, tree: Any) -> Any:
         """Arrays of the lanes with rows for the twins."""

@@ -151,7 +151,7 @@ class Job:
                 object.__setattr__(self, "steps", settings.outside.STEPS)
             assert self.steps is not None  # said for the type checker
             times, episodes = settings.outside.EVALUATIONS
-            self._settle_evaluation(max(1, self.steps // times), episodes)
+            self._settle_evaluation(-(-self.steps // times), episodes)
         else:
             if self.steps is not None:
                 raise UserError(f"{self.envs[0]} is trained for a number of episodes: say --episodes, not --steps")
@@ -229,8 +229,8 @@ class Job:
             return self.given.make
         if envs.is_python(self.envs[0]):
             raise UserError(
-                f"the environment of this run, {self.envs[0]}, was made by a function in Python: go on by repeating "
-                "that call of tenuto.train with the same `out`"
+                f"the environment of this run, {self.envs[0]}, was given in Python: go on by repeating that call of "
+                "tenuto.train with the same `out`"
             )
         return outside.maker(self.envs[0], self.env_args)
 

@@ -112,7 +112,7 @@ class Stepwise:
     def __call__(self, obs: Any) -> Any:
         """The action to take now."""
         self._held = self._advance([self.policy.read(obs)], self._held)
-        return self._held.actions[0]
+        return self._held.actions[0].copy()
 
     def predict(
         self, observation: Any, state: Held | None = None, episode_start: Any = None, deterministic: bool = True
@@ -124,7 +124,7 @@ class Stepwise:
         if state is not None and episode_start is not None:
             state = state._replace(left=np.where(np.atleast_1d(episode_start), 0, state.left))
         held = self._advance(rows, state)
-        return np.stack(held.actions) if many else held.actions[0], held
+        return np.stack(held.actions) if many else held.actions[0].copy(), held
 
     def _advance(self, rows: list[np.ndarray], held: Held | None) -> Held:
         left = np.zeros(len(rows), int) if held is None else held.left
@@ -168,7 +168,7 @@ def play(
             action, length = policy.decide(obs)
             lengths.append(length)
             for done in range(1, length + 1):
-                obs, reward, terminated, truncated, _ = env.step(action)
+                obs, reward, terminated, truncated, _ = env.step(action.copy())
                 total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
                 watch(env, length, done)
                 if over or steps >= longest:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
 NARROW = 100  # columns of a terminal that has no room for a bar beside the numbers
 console = Console()
-_told: dict[TaskID, float] = {}  # when a line of progress was last written
+_told: dict[tuple[int, TaskID], float] = {}  # when a line of progress was last written
 
 
 def say(line: str) -> None:
@@ -49,16 +49,20 @@ def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Jo
     parts |= {"λ": now.lam} if job.uses_lam else {}
     note = "  ".join(f"{name} {value:{'+' * (name == 'λ')}.2f}" for name, value in parts.items() if value == value)
     progress.update(task, completed=now.share, note=note)
-    if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(task, 0.0) > QUIET_SECONDS:
-        _told[task] = time.monotonic()
+    line = id(progress), task
+    if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(line, 0.0) > QUIET_SECONDS:
+        _told[line] = time.monotonic()
         say(f"{job.label} ({job.setting}): {now.share:.0%}  {note}")
 
 
 @contextlib.contextmanager
-def stop_on_ctrl_c(stop: threading.Event) -> Iterator[None]:
-    """The first Ctrl-C (or a polite kill) asks running work to save itself; the second ends it at once."""
+def stop_on_ctrl_c(stop: threading.Event, exits: bool = True) -> Iterator[None]:
+    """The first Ctrl-C (or a polite kill) asks running work to save itself; the second ends it at once: the process, or
+    where it does not belong to us, what it is doing."""
 
     def ask(signum: int, frame: object) -> None:
+        if stop.is_set() and not exits:
+            raise KeyboardInterrupt
         if stop.is_set():
             os._exit(130)  # threads in compiled code cannot be woken; files are only ever whole
         stop.set()

@@ -13,9 +13,9 @@ class Records:
     """Grows chunk by chunk; `arrays()` is all of it as plain arrays, and `Records(**arrays)` gives it back.
 
     Per episode (lanes, episodes), NaN or 0 past a lane's own count: `returns`, `steps`, `decisions`, `lam`.
-    Per stage, each a fiftieth of a lane's episodes (lanes, stages, ·): `lengths` (how often each length 1..J was
-    decided), `visits` (steps begun in each place). `clock` says at which step each chunk ended. `diverged` is the
-    clock at which a lane was first seen with parameters that are not finite, or -1.
+    Per stage, each a fiftieth of a lane's episodes or of the run's steps (lanes, stages, ·): `lengths` (how often each
+    length 1..J was decided), `visits` (steps begun in each place). `clock` says at which step each chunk ended.
+    `diverged` is the clock at which a lane was first seen with parameters that are not finite, or -1.
     Per evaluation (lanes, evaluations, episodes): `evaluation_returns`, `evaluation_steps`, `evaluation_decisions`;
     (lanes, evaluations): `evaluation_lam`; `evaluated` says at which step each was made.
     """
@@ -102,7 +102,7 @@ def _no_evaluations(lanes: int) -> dict[str, np.ndarray]:
 
 def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:
     """Each lane's normalised area under its learning curve: its mean training return, 0 the worst and 1 the best."""
-    return (np.nanmean(np.asarray(returns, np.float64), axis=1) - worst) / (best - worst)
+    return (mean_return(returns) - worst) / (best - worst)
 
 
 def mean_return(returns: np.ndarray) -> np.ndarray:

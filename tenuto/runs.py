@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, compiled, host, loop, records, spelling, trackers
+from tenuto import checkpoint, compiled, envs, host, loop, records, spelling, trackers
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.jobs import Given, Job
@@ -40,6 +40,7 @@ CHUNK_UPDATES = 500  # but no more updates than these,
 CHUNK_OUTSIDE = 500  # and no more steps than these where environments may be slow
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
+LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
 MOST_DIFFERENCES = 4  # told in one message
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
@@ -120,9 +121,12 @@ def _run(
             try:
                 if not _owes_evaluation(job, kept, program):
                     due = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
-                    kept.add(program.advance(min([rounds, *due]), stop), program.t)
-                if _owes_evaluation(job, kept, program):
-                    kept.judge(program.evaluate(job.evaluation_episodes or 0), program.t)
+                    hurry = _Hurry(stop, checkpoint_seconds)
+                    kept.add(program.advance(min([rounds, *due]), hurry), program.t)
+                if _owes_evaluation(job, kept, program) and not stop():
+                    judged = program.evaluate(job.evaluation_episodes or 0, stop)
+                    if judged is not None:
+                        kept.judge(judged, program.t)
             except host.Failed as failure:
                 if failure.chunk is not None:  # what came before it in this chunk
                     kept.add(failure.chunk, program.t)
@@ -134,6 +138,8 @@ def _run(
                     "environment, then resume"
                 ) from failure
             metrics.write(kept)
+            for lane in np.flatnonzero(kept["diverged"] == program.t).tolist():
+                note(f"Lane {lane} {job.lanes()[lane]} diverged: its parameters are not finite. The others go on.")
             report(_progress(kept, _share(job, kept, program.t)))
             if time.monotonic() - saved >= pause:
                 writing = time.monotonic()
@@ -141,6 +147,18 @@ def _run(
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
         return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0])
+
+
+class _Hurry:
+    """Ends a chunk of slow environments when a checkpoint is due, or when the run is to stop."""
+
+    def __init__(self, stop: Callable[[], bool], seconds: float):
+        self._stop, self._seconds = stop, max(seconds, LEAST_SECONDS)
+        self._began: float | None = None  # with the first step, which may have been compiled
+
+    def __call__(self) -> bool:
+        self._began = self._began or time.monotonic()
+        return self._stop() or time.monotonic() - self._began >= self._seconds
 
 
 def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None = None) -> Program:
@@ -294,9 +312,8 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
     content = checkpoint.read_json(config)
     try:
         spelled = next(iter(content["hyperparameters"].values()))["env"]
-        of_python = str(content["job"]["env"]).startswith("python:") and spelled["is"] in spelling.KNOWN
-        if (spelled["is"] == "Outside" or of_python) and given.spec is None:
-            given = dataclasses.replace(given, spec=spelling.read(spelled))
+        if given.spec is None:
+            given = dataclasses.replace(given, spec=_spec_of(content["job"]["env"], spelled))
         job = Job.from_json(content["job"], given)
         if given.agent is not None:
             differing = differences(content["job"].get("composition"), job.to_json().get("composition"))
@@ -305,8 +322,23 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
         return job
     except UserError as problem:
         raise UserError(f"{config} cannot be used now: {problem}") from None
-    except (KeyError, TypeError, AttributeError, StopIteration) as problem:
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
         raise checkpoint.damaged(config, problem) from None
+
+
+def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
+    """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
+    looked up that might be somebody's code."""
+    if spelled["is"] == "Outside" or (not envs.is_compiled(env) and spelled["is"] in spelling.KNOWN):
+        return spelling.read(spelled)
+    if isinstance(env, str) and envs.is_python(env):
+        raise UserError(
+            f"it was trained in a compiled environment of its author's own, {spelled['is']}: say which it is with "
+            "tenuto.load(folder, env=...), or repeat the call of tenuto.train"
+        )
+    if not envs.is_compiled(env):
+        raise ValueError(f"{env} is none of our environments")
+    return None
 
 
 def check_config(folder: Path, file: str) -> None:

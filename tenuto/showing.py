@@ -22,9 +22,9 @@ FILMS = (".mp4", ".gif")
 FPS = 30
 
 
-def maker_of(job: Job) -> Callable[..., Any]:
-    """What makes an environment of the job's, to be played or looked at."""
-    env = job.environment(job.envs[0])
+def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
+    """What makes the environment of one of the job's lanes, to be played or looked at."""
+    env = job.environment(job.lanes()[lane].get("env", job.envs[0]))
     if isinstance(env, AbstractEnv):
         return lambda **options: CompiledEnv(env, **options)
     if job.given.vector:
@@ -60,7 +60,10 @@ def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
     frames: list[np.ndarray] = []
 
     def watch(env: gymnasium.Env[Any, Any], length: int, done: int) -> None:
-        picture = env.render()
+        try:
+            picture = env.render()
+        except Exception as problem:
+            raise UserError(f"the environment cannot be drawn ({type(problem).__name__}: {problem})") from problem
         if not isinstance(picture, np.ndarray):
             raise UserError(f"the environment renders {type(picture).__name__}, not a picture: it cannot be filmed")
         frames.append(with_strip(picture, policy.max_length, length, done))

@@ -26,9 +26,25 @@ import pytest
 from gymnasium import spaces
 
 import tenuto
-from tenuto import Agent, Plan, Run, UserError, agents, checkpoint, cli, envs, host, loop, policy, runs, spelling, td
+from tenuto import (
+    Agent,
+    Plan,
+    Run,
+    UserError,
+    agents,
+    checkpoint,
+    cli,
+    envs,
+    host,
+    loop,
+    policy,
+    runs,
+    showing,
+    spelling,
+    td,
+)
 from tenuto import settings as named
-from tenuto.actions import AbstractAction, DoubleQ, Lesson, Uniform
+from tenuto.actions import DDPG, AbstractAction, DoubleQ, Lesson, Uniform
 from tenuto.bandit import Constant
 from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava
 from tenuto.extensions import AbstractExtension, Joint, Situation, Uncertain
@@ -1297,3 +1313,90 @@ def test_stable_baselines_evaluates_on_dict_observations(small: Run):
     env = sb3.common.monitor.Monitor(Shown(DICT))
     stepwise: Any = seeing(DICT, small).as_stepwise()
     assert evaluate_policy(stepwise, env, n_eval_episodes=2) == (5.0, 0.0)
+
+
+# --- what must not be taken for one another, and whom nothing may touch ------------------------------------------------
+
+
+def test_another_environment_by_the_same_name_is_not_taken_for_the_one_before(tmp_path: Path):
+    def make(spread: int) -> Callable[[], Line]:
+        return lambda: Line(spread)
+
+    first = quick(make(1), out=tmp_path / "line")
+    assert records_of(quick(make(1), out=tmp_path / "line"))["returns"].shape == records_of(first)["returns"].shape
+    with pytest.raises(UserError, match="holds another run"):
+        quick(make(2), out=tmp_path / "line")
+    quick(gymnasium.make(LINE), out=tmp_path / "named")
+    with pytest.raises(UserError, match="holds another run"):
+        quick(gymnasium.make(LINE, spread=1), out=tmp_path / "named")
+
+
+def test_a_module_named_before_an_environment_is_imported_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    code = "import gymnasium\ngymnasium.register('TenutoTest/Own-v0', entry_point='test_api:Line')\n"
+    (tmp_path / "tenuto_test_module.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "test_api", sys.modules[__name__])
+    assert len(quick("tenuto_test_module:TenutoTest/Own-v0")) == 3
+
+
+def test_a_strangers_configuration_imports_nothing(tmp_path: Path):
+    run = quick(Line)
+    folder = run.save(tmp_path / "run")
+    config = json.loads((folder / "config.json").read_text())
+    config["job"]["env"] = "tenuto_test_danger:Bang-v0"
+    next(iter(config["hyperparameters"].values()))["env"] = {"is": "Nobody"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="is missing or damaged"):
+        runs.load_job(folder)
+    assert "tenuto_test_danger" not in sys.modules
+
+
+def test_each_lane_is_played_in_its_own_environment(tmp_path: Path):
+    job = Job(("lava-bridge", "lava-zigzag"), "random", seeds=1, episodes=1)
+    shown = [showing.maker_of(job, lane)().env_core.rows() for lane in (0, 1)]
+    assert shown == [envs.make(name).rows() for name in job.envs]  # type: ignore[attr-defined]
+
+
+class Meddler(gymnasium.Env[Any, Any]):
+    """It changes the action it is given, and rewards what it was given."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        reward, self.time = float(action[0]), self.time + 1
+        action *= 0
+        return np.zeros(2, np.float32), reward, False, self.time >= 6, {}
+
+
+def test_an_environment_that_changes_its_action_is_played_as_it_was_trained():
+    run = quick(Meddler, agent=RANDOM)
+    acted = run[0]
+    for episode in policy.play(acted, Meddler(), 2):
+        assert episode.steps == 6
+    play, env, rewards = run[0].as_stepwise(), Meddler(), []
+    obs, _ = env.reset()
+    for _ in range(6):
+        obs, reward, *_ = env.step(play(obs))
+        rewards.append(reward)
+    assert rewards[0] == rewards[1] == rewards[2] != 0
+    assert rewards[3] == rewards[4] == rewards[5] != 0
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_a_lane_that_diverges_leaves_the_others_in_peace(tmp_path: Path):
+    def make() -> gymnasium.Env[Any, Any]:
+        return gymnasium.wrappers.TimeLimit(Meddler(), 6)
+
+    agent = Agent(DDPG(hidden=(4,)))
+    plan = dataclasses.replace(PLAN, warmup=10)
+    rates = [1e-3, 1e38]
+    both = quick(make, agent, plan=plan, learning_rate=rates, seeds=1, steps=40, out=tmp_path / "both")
+    assert (both.records["diverged"] >= 0).tolist() == [False, True]
+    assert "Lane 1" in (tmp_path / "both" / "log.txt").read_text()
+    alone = quick(make, agent, plan=plan, learning_rate=rates[0], seeds=1, steps=40)
+    np.testing.assert_array_equal(both.records["returns"][0], alone.records["returns"][0])

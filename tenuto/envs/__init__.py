@@ -1,7 +1,9 @@
 """Compiled environments, by name."""
 
+import importlib
 import importlib.util
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import gymnasium
@@ -20,6 +22,7 @@ __all__ = [
     "Lava",
     "Pendulum",
     "family",
+    "is_compiled",
     "is_file",
     "is_gymnasium",
     "is_python",
@@ -34,8 +37,8 @@ ENVIRONMENTS = {
     "lava-MAP": f"lava gridworld, one of the paper's maps: {', '.join(f'lava-{name}' for name in MAPS)}",
     "lava:FILE": "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
     "pendulum-v1": "swing-up with continuous torque, as Gymnasium's Pendulum-v1",
-    "ID": "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first",
     "pendulum-v0": "the same with the angle rule of Gym's Pendulum-v0, which the paper ran",
+    "ID": "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first",
 }
 _EXAMPLES = (
     "chain-10",
@@ -72,6 +75,13 @@ def is_file(name: str) -> bool:
     return name.startswith("lava:")
 
 
+def is_compiled(names: str | Sequence[str]) -> bool:
+    """Whether these are names of compiled environments; nothing is imported to find out."""
+    each = [names] if isinstance(names, str) else names
+    known = re.compile(r"chain-\d+|lava:.*|" + "|".join([f"lava-{name}" for name in MAPS] + [*PENDULUMS]), re.DOTALL)
+    return all(known.fullmatch(name) for name in each)
+
+
 def is_python(name: str) -> bool:
     """Whether the name stands for an environment that a function in Python makes."""
     return name.startswith("python:")
@@ -79,8 +89,11 @@ def is_python(name: str) -> bool:
 
 def is_gymnasium(name: str) -> bool:
     """Whether Gymnasium knows an environment of this name (`module:Name-v0` imports the module first)."""
+    module, _, bare = name.rpartition(":")
     try:
-        gymnasium.spec(name)
+        if module:
+            importlib.import_module(module)
+        gymnasium.spec(bare)
     except (gymnasium.error.Error, ImportError, ValueError):
         return False
     return True

@@ -127,7 +127,7 @@ class Separate:
             over = actions is None
             for action in () if actions is None else actions:
                 try:
-                    raw, gain, terminated, truncated, _ = env.step(action)
+                    raw, gain, terminated, truncated, _ = env.step(action.copy())
                     seen, total = self._interface.read(raw), total + np.float32(gain)
                 except Exception:  # whatever it is, the episode is not what it was
                     over = True
@@ -168,8 +168,8 @@ class Together:
     """A Gymnasium vector environment with one place per lane. Its state cannot be stored."""
 
     def __init__(self, make: Callable[[int], Any], interface: Interface, seeds: Sequence[int], stream: int):
-        self._interface = interface
-        self._seeds = [episode_seed(seed, stream, 0) for seed in seeds]
+        self._interface, self._seeds, self._stream = interface, list(seeds), stream
+        self._begun = 0  # how often it was restored: each time with other seeds
         self._envs = make(len(seeds))
         if not isinstance(self._envs, gymnasium.vector.VectorEnv):
             raise UserError(
@@ -193,7 +193,7 @@ class Together:
 
     def reset(self) -> np.ndarray:
         try:
-            raw, _ = self._envs.reset(seed=self._seeds)
+            raw, _ = self._envs.reset(seed=[episode_seed(seed, self._stream, self._begun) for seed in self._seeds])
         except Exception as problem:
             raise Trouble(None, _told("reset(seed=...)", problem)) from problem
         return self._read_all(raw)
@@ -225,9 +225,10 @@ class Together:
         return Seen(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
 
     def journal(self) -> dict[str, np.ndarray]:
-        return {}
+        return {"begun": np.asarray(self._begun)}
 
     def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
+        self._begun = int(journal["begun"]) + 1
         obs[...] = self.reset()
         return np.zeros(len(obs), bool)
 

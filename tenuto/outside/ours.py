@@ -46,6 +46,8 @@ class CompiledEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if self._state is None:
             raise UserError("the environment was not reset: call reset() before step()")
+        if isinstance(self.action_space, theirs.Box):
+            action = np.asarray(action, np.float32)
         if not self.action_space.contains(action):
             raise UserError(f"{action!r} is not an action of {self.action_space}")
         ours = np.asarray(action, np.int32 if isinstance(self.action_space, theirs.Discrete) else np.float32)
