@@ -1315,7 +1315,7 @@ def test_stable_baselines_evaluates_on_dict_observations(small: Run):
     assert evaluate_policy(stepwise, env, n_eval_episodes=2) == (5.0, 0.0)
 
 
-# --- what must not be taken for one another, and whom nothing may touch ------------------------------------------------
+# --- what must not be taken for one another, and whom nothing may touch --------------------------------------------
 
 
 def test_another_environment_by_the_same_name_is_not_taken_for_the_one_before(tmp_path: Path):
