@@ -36,19 +36,27 @@ Numbers = float | Sequence[float]
 class Run(Sequence[Policy]):
     """A finished run: a policy per lane (`run[0]`), what happened (`records`, `summary`), and its folder."""
 
-    def __init__(self, folder: Path, given: Given = Given()):
+    def __init__(self, folder: Path, given: Given = Given(), best: bool = False):
         self.folder = folder
         runs.check_config(runs.done(folder), "networks.npz")
+        self._given, self._source = given, self
         self.job = runs.load_job(folder, given)
         self.summary: dict[str, Any] = checkpoint.read_json(folder / "summary.json")
         self.records: Records = runs.read_records(folder)
-        self._networks = runs.read_networks(folder, self.job)
+        self._networks = runs.read_networks(folder, self.job, best)
         self._tasks = self.job.tasks()
 
     @property
     def lanes(self) -> list[dict[str, Any]]:
         """What sets each lane apart: its seed and whatever was swept."""
         return self.job.lanes()
+
+    @property
+    def best(self) -> "Run":
+        """The same run with each lane's policy as of its best evaluation, in place of its last one."""
+        found = Run(self.folder, self._given, best=True)
+        found._source = self  # a temporary folder goes away with the run it belongs to
+        return found
 
     def __len__(self) -> int:
         return len(self._tasks)

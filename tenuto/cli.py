@@ -223,6 +223,7 @@ def evaluate(command: Eval) -> None:
     if command.video is not None:
         showing.check(command.video)
     run = load(command.dir)
+    run = run.best if command.best else run
     chosen = range(len(run)) if command.lane is None else [command.lane]
     if any(not 0 <= lane < len(run) for lane in chosen):
         raise UserError(f"--lane must be 0 to {len(run) - 1}: {command.dir} has {len(run)} lanes")

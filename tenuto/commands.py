@@ -111,6 +111,8 @@ class Eval:
     """Episodes of each lane."""
     lane: int | None = None
     """Only this lane, counted from 0; by default all."""
+    best: bool = False
+    """Play by each lane's networks as of its best evaluation, in place of its last ones."""
     video: Path | None = None
     """Film one episode of the best of these lanes: an .mp4 (needs `pip install 'tenuto[video]'`) or a .gif."""
 

@@ -2,7 +2,8 @@
 
 The folder holds `config.json` (what was asked), `metrics.jsonl` and `metrics.csv` (what each chunk brought, as it
 goes), `checkpoint.npz` (while unfinished), `log.txt` (what one should know of the run, if anything), and at the end
-`records.npz` (what happened), `networks.npz` (what was learned) and `summary.json`. A finished folder is never run
+`records.npz` (what happened), `networks.npz` (what was learned), `best.npz` (the same by each lane's best evaluation,
+where runs count steps) and `summary.json`. A finished folder is never run
 again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
 """
 
@@ -41,6 +42,7 @@ CHUNK_OUTSIDE = 500  # and no more steps than these where environments may be sl
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
+BEST, BEST_RETURN, BEST_STEP = "best.", "evaluation", "step"  # what is kept of each lane's best evaluation
 MOST_DIFFERENCES = 4  # told in one message
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
@@ -103,6 +105,7 @@ def _run(
         program = open_program(job, tasks, devices)
         closing.callback(program.close)
         kept, seconds, notes = _begin_or_resume(program, folder)
+        best = Best(job, folder)
         for line in [*_frames_note(tasks[0].env, program.t), *notes]:
             note(line)
         since, frames = program.t, tasks[0].env.frames if isinstance(tasks[0].env, Outside) else (1, 1)
@@ -116,7 +119,7 @@ def _run(
         pause = checkpoint_seconds
         while not _done(job, kept, program):
             if stop():
-                _save(program, folder, kept, seconds + time.monotonic() - began)
+                _save(program, folder, kept, best, seconds + time.monotonic() - began)
                 raise Interrupted(folder)
             try:
                 if not _owes_evaluation(job, kept, program):
@@ -127,11 +130,12 @@ def _run(
                     judged = program.evaluate(job.evaluation_episodes or 0, stop)
                     if judged is not None:
                         kept.judge(judged, program.t)
+                        best.hear(judged.returns, program)
             except host.Failed as failure:
                 if failure.chunk is not None:  # what came before it in this chunk
                     kept.add(failure.chunk, program.t)
                 metrics.write(kept)
-                _save(program, folder, kept, seconds + time.monotonic() - began)
+                _save(program, folder, kept, best, seconds + time.monotonic() - began)
                 note("".join(traceback.format_exception(failure.__cause__)) if failure.__cause__ else str(failure))
                 raise UserError(
                     f"{job.label}: {failure}. The run stopped; its state before that step is in {folder}: mend the "
@@ -143,10 +147,44 @@ def _run(
             report(_progress(kept, _share(job, kept, program.t)))
             if time.monotonic() - saved >= pause:
                 writing = time.monotonic()
-                _save(program, folder, kept, seconds + writing - began)
+                _save(program, folder, kept, best, seconds + writing - began)
                 saved = time.monotonic()
                 pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
+        best.write()
         return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0])
+
+
+class Best:
+    """Each lane's networks as of its best evaluation (of equal ones the last), in runs that are counted in steps.
+
+    It is chosen by the very episodes it did well in: judge it by others (`tenuto eval --best`).
+    """
+
+    def __init__(self, job: Job, folder: Path):
+        self._folder, self._wanted = folder, job.steps is not None
+        self.arrays: dict[str, np.ndarray] = {}
+        path = folder / "checkpoint.npz"
+        if self._wanted and path.exists():
+            arrays, _ = checkpoint.load(path)
+            self.arrays = {name.removeprefix(BEST): a for name, a in arrays.items() if name.startswith(BEST)}
+
+    def hear(self, returns: Any, program: Program) -> None:
+        """Keep the networks of the lanes that did as well as ever, or better, in the evaluation just made."""
+        if not self._wanted:
+            return
+        means = np.asarray(returns, np.float64).mean(1)
+        better = means >= self.arrays.get(BEST_RETURN, np.full(len(means), -np.inf))
+        now = checkpoint.leaves_of(program.networks()) | {BEST_RETURN: means, BEST_STEP: np.full(len(means), program.t)}
+
+        def pick(name: str, new: np.ndarray) -> np.ndarray:
+            mine = better.reshape(-1, *[1] * (new.ndim - 1))
+            return np.where(mine, new, self.arrays.get(name, new))
+
+        self.arrays = {name: pick(name, new) for name, new in now.items()}
+
+    def write(self) -> None:
+        if self.arrays:
+            checkpoint.save(self._folder / "best.npz", self.arrays, {"config": _config_digest(self._folder)})
 
 
 class _Hurry:
@@ -401,11 +439,14 @@ def read_records_so_far(folder: Path) -> Records:
     return Records(**{name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")})
 
 
-def read_networks(folder: Path | str, job: Job | None = None) -> Networks:
-    """What the lanes of a finished job have learned; every leaf has the lane axis in front, ordered as `Job.lanes`."""
+def read_networks(folder: Path | str, job: Job | None = None, best: bool = False) -> Networks:
+    """What the lanes of a finished job have learned, at the end or by their best evaluation; every leaf has the lane
+    axis in front, ordered as `Job.lanes`."""
     folder = done(folder)
     job = job or load_job(folder)
-    path = folder / "networks.npz"
+    path = folder / ("best.npz" if best else "networks.npz")
+    if best and not exists(path):
+        raise UserError(f"{folder} has no best networks: a run keeps them if it counts steps and is evaluated")
     arrays, _ = checkpoint.load(path)
 
     def of_all_lanes() -> Networks:
@@ -437,12 +478,13 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, li
     return kept, seconds, notes
 
 
-def _save(program: Program, folder: Path, kept: Records, seconds: float) -> None:
+def _save(program: Program, folder: Path, kept: Records, best: "Best", seconds: float) -> None:
     if program.t == 0:
         return  # nothing to lose
     arrays = checkpoint.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
     arrays |= {f"journal.{name}": array for name, array in program.journal().items()}
+    arrays |= {f"{BEST}{name}": array for name, array in best.arrays.items()}
     checkpoint.save(
         folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds, "config": _config_digest(folder)}
     )

@@ -659,7 +659,7 @@ def test_a_cell_off_a_lava_map_is_refused(small: Run, cell: int):
 def test_saving_makes_the_folders_on_the_way_and_copies_all(trained: Run, tmp_path: Path):
     saved = trained.save(str(tmp_path / "deep" / "down"))
     assert saved == tmp_path / "deep" / "down"
-    names = {"config.json", "metrics.csv", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
+    names = {"best.npz", "config.json", "metrics.csv", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
     assert {path.name for path in saved.iterdir()} == names
     for name in names:
         assert (saved / name).read_bytes() == (trained.folder / name).read_bytes()
@@ -1400,3 +1400,31 @@ def test_a_lane_that_diverges_leaves_the_others_in_peace(tmp_path: Path):
     assert "Lane 1" in (tmp_path / "both" / "log.txt").read_text()
     alone = quick(make, agent, plan=plan, learning_rate=rates[0], seeds=1, steps=40)
     np.testing.assert_array_equal(both.records["returns"][0], alone.records["returns"][0])
+
+
+def test_the_best_of_a_run_is_what_each_lane_was_at_its_best_evaluation(tmp_path: Path):
+    """Runs of the same seeds that end earlier are what the longer one was then."""
+    whole = quick(Wild, UTE, **JUDGED | {"out": tmp_path / "whole"})
+    judged, at = whole.records["evaluation_returns"].mean(2, dtype=np.float64), whole.records["evaluated"]
+    arrays, _ = checkpoint.load(tmp_path / "whole" / "best.npz")
+    last_best = [int(at[np.flatnonzero(row == row.max())[-1]]) for row in judged]
+    assert arrays["step"].tolist() == last_best
+    assert arrays["evaluation"].tolist() == judged.max(1).tolist()
+    for step in set(last_best):
+        program = runs.open_program(whole.job, whole.job.tasks())
+        program.begin()
+        program.advance(step)
+        then = checkpoint.leaves_of(program.networks())
+        for lane in np.flatnonzero(np.asarray(last_best) == step):
+            for name, leaf in then.items():
+                np.testing.assert_array_equal(arrays[name][lane], leaf[lane])
+    seen = [Wild.sights[t, 3] for t in range(10)]
+    assert len(whole.best) == len(whole)
+    for lane, best in enumerate(whole.best):
+        if last_best[lane] == at[-1]:
+            assert [best.decide(obs) for obs in seen] == [whole[lane].decide(obs) for obs in seen]
+
+
+def test_a_run_without_evaluations_has_no_best(tmp_path: Path):
+    with pytest.raises(UserError, match="no best networks"):
+        _ = quick(Line).best

@@ -514,7 +514,9 @@ def outcome(folder: Path) -> dict[str, np.ndarray]:
     """What a finished run leaves, but for the clocks at which its chunks happened to end."""
     kept = runs.read_records(folder).arrays()
     networks, _ = checkpoint.load(folder / "networks.npz")
-    return {name: array for name, array in kept.items() if name != "clock"} | networks
+    best = checkpoint.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
+    kept = {name: array for name, array in kept.items() if name != "clock"}
+    return kept | networks | {f"best {name}": array for name, array in best.items()}
 
 
 def stopping_at(step: int) -> Callable[[], bool]:
@@ -549,6 +551,7 @@ def test_a_run_of_a_job_is_the_program_in_a_folder(reference: dict[str, np.ndarr
     networks = checkpoint.leaves_of(trained.program.networks())
     assert_same({name: reference[name] for name in networks}, networks)
     assert reference["evaluated"].tolist() == [80, 160, 240]
+    assert (reference["best evaluation"] == reference["evaluation_returns"].mean(2, dtype=np.float64).max(1)).all()
 
 
 def test_a_stopped_run_goes_on_bit_for_bit_wherever_it_stopped(run_folder: Path, reference: dict[str, np.ndarray]):
