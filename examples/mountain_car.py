@@ -6,6 +6,7 @@ python examples/mountain_car.py
 
 from pathlib import Path
 
+import numpy as np
 import tyro
 
 import tenuto
@@ -21,17 +22,24 @@ def main(steps: int = 100_000, seeds: int = 10, out: Path = Path("runs/mountain-
         "ddqn": tenuto.train("MountainCar-v0", "ddqn", steps=steps, seeds=seeds, out=out / "ddqn"),
     }
     rows = [
-        "| agent | return, last evaluation | decisions an episode | seeds that reached -110, and at which step |",
-        "|---|---:|---:|---|",
+        "| agent | return, last evaluation | last third | decisions an episode | seeds that reached -110, and when |",
+        "|---|---:|---:|---:|---|",
     ]
+    every = ["agent,seed,step,return,decisions"]
     for name, run in runs.items():
         kept = run.records
-        returns = kept["evaluation_returns"].mean(2)  # (seeds, evaluations)
-        last, decisions = estimate(returns[:, -1]), kept["evaluation_decisions"][:, -1].mean()
+        returns, decisions = (kept[f"evaluation_{what}"].mean(2) for what in ("returns", "decisions"))  # (seeds, times)
+        last = estimate(returns[:, -1])
+        third = np.mean([lane["evaluation"] for lane in run.summary["lanes"]])
         solved = sorted(int(kept["evaluated"][row >= SOLVED][0]) for row in returns if (row >= SOLVED).any())
         when = f"{len(solved)} of {seeds}" + (f": {', '.join(f'{n:,}' for n in solved)}" if solved else "")
-        rows.append(f"| `{name}` | {last.mean:.1f} [{last.low:.1f}, {last.high:.1f}] | {decisions:.0f} | {when} |")
+        mean = f"{last.mean:.1f} [{last.low:.1f}, {last.high:.1f}] | {third:.1f} | {decisions[:, -1].mean():.0f}"
+        rows.append(f"| `{name}` | {mean} | {when} |")
+        for seed in range(seeds):
+            for i, step in enumerate(kept["evaluated"]):
+                every.append(f"{name},{seed},{step},{returns[seed, i]:g},{decisions[seed, i]:g}")
     (out / "table.md").write_text("\n".join(rows) + "\n")
+    (out / "evaluations.csv").write_text("\n".join(every) + "\n")
     print((out / "table.md").read_text())
     curves.draw(curves.load([run.folder for run in runs.values()]), out / "curves.png", "MountainCar-v0")
     print(f"curves: {out / 'curves.png'}")
