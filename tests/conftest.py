@@ -18,7 +18,7 @@ from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
 
 # Compiling is nearly all of the time: the compiler's cheaper passes halve it.
-os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=1")
+os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0")
 start_jax()
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("COLUMNS", "160")

@@ -55,9 +55,7 @@ def assert_same(a: Any, b: Any) -> None:
 
 LENGTH, HORIZON, CHAIN_STEPS = 5, 13, 600  # more than are drawn ahead at a time
 CASES: dict[str, tuple[str, dict[str, int]]] = {
-    "ddqn": ("ddqn", {"learn_every": 1}),
     "ute": ("ute", {"learn_every": 1, "warmup": 40}),
-    "temporl, every 3": ("temporl", {"learn_every": 3}),
     "dar, every 4": ("dar", {"learn_every": 4, "warmup": 40}),
     "ute-adaptive, every 2": ("ute-adaptive", {"learn_every": 2, "warmup": 40}),
 }
