@@ -233,7 +233,7 @@ def _image_reader(space: theirs.Box) -> Reader:
         return channels_last(array) if array.shape == expected else array[None, None]
 
     shape = channels_last(np.zeros(expected, np.uint8)).shape
-    brightest = np.asarray(max(1, space.high.max()), np.float32)
+    brightest = np.asarray(max(1, int(np.max(space.high))), np.float32)
     return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
 
 
