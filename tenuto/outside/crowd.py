@@ -171,11 +171,6 @@ class Together:
         self._interface, self._seeds, self._stream = interface, list(seeds), stream
         self._begun = 0  # how often it was restored: each time with other seeds
         self._envs = make(len(seeds))
-        if not isinstance(self._envs, gymnasium.vector.VectorEnv):
-            raise UserError(
-                f"{interface.name} takes a number but made {type(self._envs).__name__}, no vector environment: pass a "
-                "function without arguments that makes a single environment"
-            )
         modes = gymnasium.vector.AutoresetMode
         self._mode = self._envs.metadata.get("autoreset_mode")
         if self._envs.num_envs != len(seeds):
