@@ -29,7 +29,7 @@ def measure(
     rounds = rounds or rounds_per_chunk(program.learn_every)
     began = time.perf_counter()
     program.begin()
-    while program.t < program.warmup:
+    while program.t < program.first_update:
         program.advance(rounds)
     program.advance(rounds)
     first = time.perf_counter() - began

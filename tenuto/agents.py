@@ -13,12 +13,14 @@ from tenuto.spaces import AbstractSpace
 
 class Agent(eqx.Module):
     """A composition. With `n_step`, action values learn from spans no longer than the extension policy would
-    hold the action now (paper, Sec. 4.3); without, from single steps."""
+    hold the action now (paper, Sec. 4.3); without, from single steps. With `one_eye`, action and option values read
+    images through the same convolutions, which both of their losses move."""
 
     action: AbstractAction = DoubleQ()
     extension: AbstractExtension = Joint()
     lam: AbstractLambda = Constant()
     n_step: bool = eqx.field(static=True, default=False)
+    one_eye: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         if self.n_step and not isinstance(self.extension, AbstractLearnedExtension):

@@ -5,6 +5,7 @@ import math
 import shlex
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tenuto.commands import (
     Eval,
     List,
     Plot,
+    ReproduceAtari,
     ReproduceChain,
     ReproduceFlags,
     ReproducePendulum,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from tenuto.jobs import Job
     from tenuto.runs import Progress as RunProgress
 
-QUICK = "--quick: a tenth of the episodes. These numbers mean nothing."
+QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
 errors = Console(stderr=True)
 
 
@@ -75,6 +77,8 @@ def run(words: list[str]) -> int:
         elif isinstance(command.experiment, ReproducePendulum):
             wanted = numbers("max-lengths", command.experiment.max_lengths)
             reproduce("pendulum", command.experiment, wanted, words)
+        elif isinstance(command.experiment, ReproduceAtari):
+            reproduce_atari(command.experiment, words)
         else:
             reproduce("gridworlds", command.experiment, [()], words)
     except UserError as problem:
@@ -264,7 +268,24 @@ def plot(command: Plot) -> None:
     say(f"Drawn to {written}")
 
 
-def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], words: list[str]) -> None:
+def reproduce_atari(command: ReproduceAtari, words: list[str]) -> None:
+    from tenuto.experiments import atari
+
+    if command.quick:
+        unsaid = {name: value for name, value in atari.QUICK.items() if getattr(command, name) is None}
+        command = dataclasses.replace(command, **unsaid)
+    items = atari.items(command.parts, command.games, command.agents)
+    reproduce("atari", command, items, words, atari.STEPS if command.steps is None else command.steps)
+
+
+def reproduce(
+    name: str,
+    command: ReproduceFlags,
+    items: Sequence[tuple[Any, ...]],
+    words: list[str],
+    budget: int | None = None,
+) -> None:
+    """Make an experiment; if no budget is given, with its own, or a tenth of it to be quick."""
     from tenuto.errors import UserError
     from tenuto.experiments import EXPERIMENTS
     from tenuto.experiments import reproduce as work
@@ -275,12 +296,17 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
     experiment = EXPERIMENTS[name]
     work.check_names("setting", command.setting, experiment.settings)
     work.check_names("parts", command.parts, experiment.parts)
-    episodes = experiment.episodes // 10 if command.quick else experiment.episodes
+    if budget is None:
+        budget = experiment.budget // 10 if command.quick else experiment.budget
+    seeds = experiment.seeds if command.seeds is None else command.seeds
     asked = [(setting, part, *item) for setting in command.setting for part in command.parts for item in items]
-    todo = work.distinct_jobs(work.entries_of(experiment, asked, command.seeds, episodes))
+    wanted = work.entries_of(experiment, asked, seeds, budget)
+    todo = work.distinct_jobs(work.together(wanted))
     if not todo:
         raise UserError(f"there is nothing to do for --parts {' '.join(command.parts)} with these flags")
-    folder = work.claim(command.out, name, {"seeds": command.seeds, "episodes": episodes})
+    if isinstance(command, ReproduceAtari):
+        show_outlook(todo, command.out, experiment.at_a_time)
+    folder = work.claim(command.out, name, {"seeds": seeds, experiment.counts: budget})
     stop = threading.Event()
     with stop_on_ctrl_c(stop), bars() as progress:
         whole = progress.add_task(f"{len(todo)} jobs", total=float(len(todo)), note="")
@@ -298,25 +324,38 @@ def reproduce(name: str, command: ReproduceFlags, items: list[tuple[int, ...]], 
                 progress.advance(whole)
 
         try:
-            work.run_jobs(todo, folder, report=report, stop=stop)
+            work.run_jobs(todo, folder, at_a_time=experiment.at_a_time, report=report, stop=stop)
         except Interrupted:
             say("Stopped. The same command goes on where this one stopped.")
             raise
-    ever_asked = work.remember(folder, asked)
+    ever_asked = work.remember(folder, list(wanted))
     made = work.write_report(
         experiment,
-        work.entries_of(experiment, ever_asked, command.seeds, episodes),
+        work.together(work.entries_of(experiment, ever_asked, seeds, budget)),
         folder,
         command=shlex.join(["tenuto", *words]),
         warning=QUICK if command.quick else "",
     )
     for (table, setting), group in tables.grouped(made).items():
-        console.print(tables.rich_table(group, f"{experiment.titles[table]}, setting {setting}"), "")
-    for line in work.diverged(todo, folder):
+        title = f"{experiment.titles[table]}, setting {setting}"
+        console.print(tables.rich_table(group, title, experiment.rank), "")
+    for line in (*experiment.preface(made), *work.diverged(todo, folder)):
         say(line)
     if command.quick:
         console.print(f"[yellow]{QUICK}[/]")
     say(f"Written to {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
+
+
+def show_outlook(todo: "Sequence[Job]", out: Path, at_a_time: int) -> None:
+    """Say what the jobs that are not done yet will need."""
+    import jax
+
+    from tenuto import outlook, runs
+
+    at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else at_a_time
+    left = [job for job in todo if not runs.finished(out / "jobs" / job.name)]
+    for line in outlook.describe(left, at_a_time) if left else ():
+        say(line)
 
 
 def numbers(flag: str, given: list[int]) -> list[tuple[int, ...]]:

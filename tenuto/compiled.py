@@ -93,8 +93,8 @@ def run(
         return lambda lanes: jax.lax.scan(one_round, lanes, (clock, drawn))
 
     before = lanes.episode
-    if tasks.plan.warmup:
-        warm = t < tasks.plan.warmup
+    if tasks.plan.first_update:
+        warm = t < tasks.plan.first_update
         lanes, events = jax.lax.cond(warm, all_rounds(act), all_rounds(act_and_learn), lanes)
     else:
         lanes, events = all_rounds(act_and_learn)(lanes)
@@ -234,7 +234,7 @@ class Program:
         self.learn_every = tasks[0].plan.learn_every
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
-        self.warmup = tasks[0].plan.warmup
+        self.first_update = tasks[0].plan.first_update
         self._longest = max(compiled_env(task).longest_episode() for task in tasks)
         self._shortest = min(compiled_env(task).shortest_episode() for task in tasks)
         self._padded = [*range(self.lanes), *[0] * (LEAST - self.lanes)]  # lanes and twins
@@ -258,8 +258,8 @@ class Program:
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Run a chunk of rounds, fewer where a warm-up ends; all lanes' records of it, as NumPy arrays. A chunk is
         short, and is not stopped in its midst."""
-        if self.t < self.warmup:
-            rounds = min(rounds, -(-(self.warmup - self.t) // self.learn_every))
+        if self.t < self.first_update:
+            rounds = min(rounds, -(-(self.first_update - self.t) // self.learn_every))
         steps = rounds * self.learn_every
         rows = steps // self._shortest + 1
         unroll = UNROLL.get(self._devices[0].platform, 1)

@@ -2,10 +2,16 @@
 
 One compiled call a step serves all lanes: it takes in what the environments showed, learns where an update is due, and
 chooses what to do next. Everything else, chunks and records included, is as in `compiled.py`.
+
+With `overlap` the choice comes first and the update after it, while the environments are already at work: the one step
+that follows an update is then chosen by the networks before it. `SideBySide` does the same for the rest of the time:
+while one group of lanes waits for its environments, others use the device.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +23,6 @@ from tenuto import compiled, loop
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.errors import UserError
 from tenuto.loop import Draws, Lane, Networks, Task
-from tenuto.outside import crowd as crowd_module
 from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Seen, Trouble
 from tenuto.types import Event, Option, TimeStep
 
@@ -63,51 +68,111 @@ def turn(
     """Take in step t of every lane, learn if an update is due, and choose for step t + 1."""
 
     def one(task: Task, lane: Lane, chosen: Chosen, seen: Seen, drawn: Draws) -> tuple[Lane, Event]:
-        step = TimeStep(*map(jnp.asarray, seen[:4]))
+        over = jnp.asarray(seen.terminated) | seen.truncated
+        after = lane.obs if seen.obs is None else task.env.view(lane.obs, jnp.asarray(seen.obs), jnp.bool_(False))
+        fresh = task.env.view(lane.obs, jnp.asarray(seen.fresh), over)
+        step = TimeStep(after, *map(jnp.asarray, (seen.reward, seen.terminated, seen.truncated)))
         lane = lane._replace(option=chosen.option)
         lane, event = loop.absorb(task, lane, step, chosen.decided, t, drawn)
-        lane = lane._replace(obs=jnp.asarray(seen.fresh))
+        lane = lane._replace(obs=fresh, replay=lane.replay.show(t + 1, fresh))
         return loop.learn(task, lane, t + 1) if learn else lane, event
 
     lanes, events = jax.vmap(one)(tasks, lanes, chosen, seen, now)
     return lanes, events, choose(tasks, lanes, t + 1, then)
 
 
-def without_keys(lanes: Lane) -> Any:
-    """The lanes less their keys, which never change."""
-    return lanes._replace(step_key=(), learn_key=())  # type: ignore[arg-type]
+Leaves = list[Any]
+
+
+class Parts(NamedTuple):
+    """The lanes in three: what a step changes, the networks that act, and what else an update changes. What does not
+    change is not handed back and forth at every step; nor are keys, which never change."""
+
+    moving: Any
+    acting: Any
+    rest: Any
+
+
+def take_apart(lanes: Lane) -> Parts:
+    brain = lanes.brain
+    moving = lanes._replace(step_key=(), learn_key=(), brain=())  # type: ignore[arg-type]
+    return Parts(moving, (brain.action, brain.extension), (brain.target, *brain[3:]))
+
+
+def put_together(parts: Parts, keys: tuple[Any, Any]) -> Lane:
+    (action, extension), (target, *optimisers) = parts.acting, parts.rest
+    brain = loop.Brain(action, target, extension, *optimisers)
+    return parts.moving._replace(brain=brain, step_key=keys[0], learn_key=keys[1])
 
 
 class Shapes(NamedTuple):
     """The structures of the trees that a turn takes."""
 
     tasks: Any
-    lanes: Any
+    parts: Parts
     chosen: Any
     drawn: Any
+    seen: Any
 
 
-Leaves = list[Any]
+class Calls(NamedTuple):
+    """What is compiled, over bare leaves: taking trees apart at every call would cost more time than a small network.
+    For the same reason keys come as bare numbers, randomness for many steps at a time, and events leave as one array
+    (fields, lanes)."""
+
+    turn: Callable[..., Any]  # a step without an update: (moving, event, chosen)
+    turn_and_learn: Callable[..., Any]  # a step, an update, then the choice: (moving, acting, rest, event, chosen)
+    learn: Callable[..., Any]  # an update by itself: (acting, rest)
 
 
 @cache
-def flat_turn(shapes: Shapes) -> Callable[..., tuple[Leaves, Array, Leaves]]:
-    """`turn` compiled over bare leaves: taking the trees themselves apart at every call would cost more time than a
-    small network. For the same reason the lanes' keys, which never change, come as bare numbers and beside the lanes,
-    randomness comes for many steps at a time, and events leave as one array (fields, lanes)."""
+def compiled_calls(shapes: Shapes) -> Calls:
+    def lanes_of(moving: Leaves, acting: Leaves, rest: Leaves | None, keys: Array | None) -> Lane:
+        parts = Parts(
+            jax.tree.unflatten(shapes.parts.moving, moving),
+            jax.tree.unflatten(shapes.parts.acting, acting),
+            jax.tree.unflatten(shapes.parts.rest, rest) if rest is not None else [()] * 3,
+        )
+        return put_together(parts, ((), jax.random.wrap_key_data(keys) if keys is not None else ()))
 
-    @partial(jax.jit, static_argnames=("learn",), donate_argnames=("lanes",))
-    def call(
-        tasks: Leaves, keys: Array, lanes: Leaves, chosen: Leaves, drawn: Leaves, seen: Leaves, t: Clock, *, learn: bool
-    ) -> tuple[Leaves, Array, Leaves]:
-        lane = jax.tree.unflatten(shapes.lanes, lanes)._replace(learn_key=jax.random.wrap_key_data(keys))
+    def step(lanes: Lane, tasks: Leaves, chosen: Leaves, drawn: Leaves, seen: Leaves, t: Clock, learn: bool) -> Any:
         now, then = (jax.tree.unflatten(shapes.drawn, [x[t % AHEAD + i] for x in drawn]) for i in (0, 1))
         option, task = jax.tree.unflatten(shapes.chosen, chosen), jax.tree.unflatten(shapes.tasks, tasks)
-        lane, event, following = turn(task, lane, option, Seen(*seen), t, now, then, learn=learn)
+        shown = jax.tree.unflatten(shapes.seen, seen)
+        lanes, event, following = turn(task, lanes, option, shown, t, now, then, learn=learn)
         packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
-        return jax.tree.leaves(without_keys(lane)), packed, jax.tree.leaves(following)
+        moving, acting, rest = map(jax.tree.leaves, take_apart(lanes))
+        return moving, acting, rest, packed, jax.tree.leaves(following)
 
-    return call
+    @partial(jax.jit, donate_argnames=("moving",))
+    def turn_only(
+        moving: Leaves, acting: Leaves, tasks: Leaves, chosen: Leaves, drawn: Leaves, seen: Leaves, t: Clock
+    ) -> Any:
+        moved = step(lanes_of(moving, acting, None, None), tasks, chosen, drawn, seen, t, learn=False)
+        return moved[0], *moved[3:]
+
+    @partial(jax.jit, donate_argnames=("moving", "acting", "rest"))
+    def turn_and_learn(
+        moving: Leaves,
+        acting: Leaves,
+        rest: Leaves,
+        keys: Array,
+        tasks: Leaves,
+        chosen: Leaves,
+        drawn: Leaves,
+        seen: Leaves,
+        t: Clock,
+    ) -> Any:
+        return step(lanes_of(moving, acting, rest, keys), tasks, chosen, drawn, seen, t, learn=True)
+
+    @partial(jax.jit, donate_argnames=("acting", "rest"))
+    def learn(moving: Leaves, acting: Leaves, rest: Leaves, keys: Array, tasks: Leaves, t: Clock) -> Any:
+        task = jax.tree.unflatten(shapes.tasks, tasks)
+        lanes = jax.vmap(loop.learn, (0, 0, None))(task, lanes_of(moving, acting, rest, keys), t)
+        _, acted, others = map(jax.tree.leaves, take_apart(lanes))
+        return acted, others
+
+    return Calls(turn_only, turn_and_learn, learn)
 
 
 def unpacked(events: list[Any]) -> Event:
@@ -127,6 +192,37 @@ def judge(tasks: Task, networks: Networks, obs: Array, keys: Array, clock: Clock
     return jax.vmap(one)(tasks, networks, obs, keys)
 
 
+@jax.jit
+def views(tasks: Task, before: Array, shown: Array, begins: Array) -> Array:
+    return jax.vmap(lambda task, *seen: task.env.view(*seen))(tasks, before, shown, begins)
+
+
+@partial(jax.jit, donate_argnames=("lanes",))
+def first_look(tasks: Task, lanes: Lane, shown: Array) -> Lane:
+    """The lanes once the environments have shown how their first episodes begin."""
+
+    def one(task: Task, lane: Lane, shown: Array) -> Lane:
+        obs = task.env.view(lane.obs, shown, jnp.bool_(True))
+        return lane._replace(obs=obs, replay=lane.replay.show(jnp.int32(0), obs))
+
+    return jax.vmap(one)(tasks, lanes, shown)
+
+
+@jax.jit
+def shown_last(tasks: Task, lanes: Lane) -> Array:
+    return jax.vmap(lambda task, lane: task.env.shown(lane.obs))(tasks, lanes)
+
+
+@jax.jit
+def restart(tasks: Task, lanes: Lane, shown: Array, t: Clock) -> Lane:
+    """The lanes where all environments have begun an episode anew unasked."""
+
+    def one(task: Task, lane: Lane, shown: Array) -> Lane:
+        return loop.restart(task, lane, task.env.view(lane.obs, shown, jnp.bool_(True)), t)
+
+    return jax.vmap(one)(tasks, lanes, shown)
+
+
 @partial(jax.jit, static_argnames=("rows", "J"))
 def summarise(
     tasks: Task, lanes: Lane, running: Running, events: Event, before: Any, t: Clock, *, rows: int, J: int
@@ -140,8 +236,8 @@ def summarise(
 class Program:
     """Lanes of one structure, each with an environment of its own outside; used as `compiled.Program` is.
 
-    `open_crowd` gives environments for these seeds, for training or judging. There are LEAST lanes inside, of which
-    the last may be unseen twins of the first, for the reason `compiled.Program` gives.
+    `open_crowd` gives environments for these seeds, for training or judging. On a CPU there are LEAST lanes inside, of
+    which the last may be unseen twins of the first, for the reason `compiled.Program` gives.
     """
 
     def __init__(
@@ -149,73 +245,97 @@ class Program:
         tasks: Sequence[Task],
         seeds: Sequence[int],
         open_crowd: Callable[[Sequence[int], int], Crowd],
+        overlap: bool = False,
     ):
         self.lanes = len(tasks)
         self.learn_every = tasks[0].plan.learn_every
         self.max_length = tasks[0].agent.extension.max_length
         self.places = tasks[0].env.places
-        self.warmup = tasks[0].plan.warmup
+        self.first_update = tasks[0].plan.first_update
+        self._overlap = overlap
+        least = LEAST if jax.local_devices()[0].platform == "cpu" else 1
         self._seeds = list(seeds)
         self._idle = tasks[0].env.actions.example()
-        self._padded = np.asarray([*range(self.lanes), *[0] * (LEAST - self.lanes)])  # lanes and twins
+        self._padded = np.asarray([*range(self.lanes), *[0] * (least - self.lanes)])  # lanes and twins
         inside = [tasks[i] for i in self._padded]
         self._tasks = jax.device_put(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *inside))
         self._keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[self._padded])
         self._open = open_crowd
         self._crowd = open_crowd(self._seeds, TRAINING)
         self._judges: Crowd | None = None
+        self._chosen: Chosen | None = None  # for the next step, where it has been chosen
         self.t = 0
 
     def begin(self) -> None:
         """Every lane before its first step."""
         self._lanes, self._running = compiled.start(self._tasks, self._keys)
-        self._lanes = self._lanes._replace(obs=jnp.asarray(self._with_twins(self._checked(self._crowd.reset))))
-        self.t = 0
+        self._lanes = first_look(self._tasks, self._lanes, self._with_twins(self._checked(self._crowd.reset)))
+        self.t, self._chosen = 0, None
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
+        chunk: list[Chunk] = []
+        for _ in self.steps(rounds, stop, chunk):
+            pass
+        return chunk[0]
+
+    def steps(self, rounds: int, stop: Callable[[], bool], chunk: list[Chunk]) -> Iterator[None]:
+        """`advance`, one step at a time, so that others can take theirs in between; the chunk's records are put into
+        the list when it is done."""
         began, before = self.t, np.array(self._lanes.episode)  # a copy: the lanes' own memory is used again
         events: list[Any] = []
-        failure: Failed | None = None
         try:
             for event in self._live(rounds * self.learn_every - self.t % self.learn_every, stop):
                 events.append(event)
-        except Failed as problem:
-            failure = problem
-        chunk = self._summary(events, before, began) if events else None
-        if failure is not None:
-            failure.chunk = chunk
-            raise failure
-        assert chunk is not None  # there was a step, or a failure
-        return chunk
+                yield
+        except Failed as failure:
+            failure.chunk = self._summary(events, before, began) if events else None
+            raise
+        chunk.append(self._summary(events, before, began))
 
     def _live(self, num: int, stop: Callable[[], bool]) -> Iterator[Array]:
         """Up to so many steps; the packed events of each. The lanes are whole again when it ends, however it ends."""
-        whole, keys = self._lanes, jax.random.key_data(self._lanes.learn_key)
+        whole, parts = self._lanes, take_apart(self._lanes)
+        keys = jax.random.key_data(whole.learn_key)
         ahead = draw_ahead(self._tasks, whole.step_key, np.int32(self.t - self.t % AHEAD))
-        first = jax.tree.map(lambda x: x[self.t % AHEAD], ahead)
-        chosen = choose(self._tasks, whole, np.int32(self.t), first)
-        trees = self._tasks, without_keys(whole), chosen, ahead
-        shapes = Shapes(*map(jax.tree.structure, trees))
-        tasks, lanes, option, drawn = map(jax.tree.leaves, trees)
+        chosen = self._chosen
+        if chosen is None:
+            first = jax.tree.map(lambda x: x[self.t % AHEAD], ahead)
+            chosen = choose(self._tasks, whole, np.int32(self.t), first)
+        tasks, option, drawn = map(jax.tree.leaves, (self._tasks, chosen, ahead))
         action = next(i for i, leaf in enumerate(option) if leaf is chosen.option.action)
-        call = flat_turn(shapes)
+        moving, acting, rest = map(jax.tree.leaves, parts)
+        shapes = Shapes(*map(jax.tree.structure, (self._tasks, None, chosen, ahead, self._crowd.shape)))
+        shapes = shapes._replace(parts=Parts(*map(jax.tree.structure, parts)))
+        calls = compiled_calls(shapes)
         try:
-            for i in range(num):
-                if i and stop():
-                    return
-                if i and self.t % AHEAD == 0:
+            self._crowd.send(self._sane(option[action]))
+            for left in range(num - 1, -1, -1):
+                if self.t % AHEAD == 0:
                     drawn = jax.tree.leaves(draw_ahead(self._tasks, whole.step_key, np.int32(self.t)))
-                seen = self._checked(partial(self._crowd.step, self._sane(option[action])))
-                after = self.t + 1
-                learn = after % self.learn_every == 0 and after - self.learn_every >= self.warmup
-                shown = list(self._with_twins(seen))
-                lanes, event, option = call(tasks, keys, lanes, option, drawn, shown, np.int32(self.t), learn=learn)
+                seen = jax.tree.leaves(self._with_twins(self._checked(self._crowd.receive)))
+                now, after = np.int32(self.t), self.t + 1
+                learn = after % self.learn_every == 0 and after - self.learn_every >= self.first_update
+                if learn and not self._overlap:
+                    moving, acting, rest, event, option = calls.turn_and_learn(
+                        moving, acting, rest, keys, tasks, option, drawn, seen, now
+                    )
+                else:
+                    moving, event, option = calls.turn(moving, acting, tasks, option, drawn, seen, now)
+                if learn and self._overlap:
+                    acting, rest = calls.learn(moving, acting, rest, keys, tasks, np.int32(after))
                 self.t = after
+                last = left == 0 or stop()
+                if not last:
+                    self._crowd.send(self._sane(option[action]))
                 yield event
+                if last:
+                    return
         finally:
-            rest = jax.tree.unflatten(shapes.lanes, lanes)
-            self._lanes = rest._replace(step_key=whole.step_key, learn_key=whole.learn_key)
+            trees = [jax.tree.unflatten(s, x) for s, x in zip(shapes.parts, (moving, acting, rest), strict=True)]
+            self._lanes = put_together(Parts(*trees), (whole.step_key, whole.learn_key))
+            # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
+            self._chosen = jax.tree.unflatten(shapes.chosen, option) if self._overlap else None
 
     def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
         sizes = {"rows": len(events) + 1, "J": self.max_length}
@@ -237,7 +357,7 @@ class Program:
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), self.t))(self._keys)
         lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
         returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        obs = self._checked(crowd.reset)
+        obs = self._view(networks, None, self._checked(crowd.reset), np.ones(self.lanes, bool))
         episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
         action = np.stack([np.asarray(self._idle)] * self.lanes)
         while (active := episode < episodes).any():
@@ -246,7 +366,7 @@ class Program:
             due = active & (left == 0)
             now = np.minimum(episode, episodes - 1)
             if due.any():
-                option = judge(self._tasks, networks, self._with_twins(obs), keys, np.int32(clock))
+                option = judge(self._tasks, networks, obs, keys, np.int32(clock))
                 fresh = self._sane(option.action)
                 action = np.where(due.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, action)
                 left = np.where(due, np.asarray(option.length)[: self.lanes], left)
@@ -255,14 +375,21 @@ class Program:
             returns[lanes, now] += np.where(active, seen.reward, 0)
             steps[lanes, now] += active
             over = active & (seen.terminated | seen.truncated)
-            obs = seen.fresh
+            obs = self._view(networks, obs, seen.fresh, over)
             left = np.where(over, 0, left - active)
             episode += over
             clock += 1
-            if clock > episodes * crowd_module.LONGEST_EPISODE:
+            if clock > episodes * crowd.longest_episode:
                 raise Failed(f"step {self.t}: an evaluation did not end: give the vector environment a time limit")
         lam = np.asarray(networks.lam)[: self.lanes]
         return Evaluation(*map(jnp.asarray, (returns, steps, decisions, lam)))
+
+    def _view(self, networks: Networks, before: Any, shown: np.ndarray, begins: np.ndarray) -> Any:
+        """What the judged lanes see once this is shown."""
+        shown = self._with_twins(shown)
+        if not self._tasks.env.screens:
+            return shown
+        return views(self._tasks, self._lanes.obs if before is None else before, shown, self._with_twins(begins))
 
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint."""
@@ -286,13 +413,13 @@ class Program:
         """Go on from a checkpoint's state at clock t. What could not be brought back, in words: a lane whose
         environment does not come out where it was begins its episode anew."""
         self._lanes, self._running = jax.device_put(jax.tree.map(lambda x: x[self._padded], state))
-        self.t = t
-        obs = np.array(self._lanes.obs)[: self.lanes]
+        self.t, self._chosen = t, None
+        obs = np.array(shown_last(self._tasks, self._lanes))[: self.lanes]
         returns = np.asarray(self._lanes.episode_return)[: self.lanes]
         same = self._checked(lambda: self._crowd.restore(journal, obs, returns))
         if same.all():
             return []
-        anew = jax.vmap(loop.restart, (0, 0, 0, None))(self._tasks, self._lanes, self._with_twins(obs), jnp.int32(t))
+        anew = restart(self._tasks, self._lanes, self._with_twins(obs), jnp.int32(t))
         kept = self._with_twins(same)
 
         def pick(old: Array, new: Array) -> Array:
@@ -319,7 +446,7 @@ class Program:
 
     def _with_twins(self, tree: Any) -> Any:
         """Arrays of the lanes with rows for the twins."""
-        if self.lanes >= LEAST:
+        if self.lanes == len(self._padded):
             return tree
         return jax.tree.map(lambda x: x[self._padded], tree)
 
@@ -330,3 +457,114 @@ class Program:
         except Trouble as trouble:
             where = f"lane {trouble.lane} (seed {self._seeds[trouble.lane]}), " if trouble.lane is not None else ""
             raise Failed(f"{where}step {self.t}: {trouble.what}") from trouble.__cause__
+
+
+class SideBySide:
+    """Groups of lanes that take turns on one device: while the environments of some are at work, others learn and act.
+
+    Each group is a program of its own with a clock of its own, a step behind the one before it, so that their updates
+    fall on different steps; whenever nobody is advancing, all clocks are the same. Used as a single program is.
+    """
+
+    def __init__(self, groups: Sequence[Program]):
+        self._groups = list(groups)
+        first = self._groups[0]
+        self.lanes = sum(group.lanes for group in self._groups)
+        self.learn_every, self.first_update = first.learn_every, first.first_update
+        self.max_length, self.places = first.max_length, first.places
+
+    @property
+    def t(self) -> int:
+        return self._groups[0].t
+
+    def begin(self) -> None:
+        """Every lane before its first step."""
+        for group in self._groups:
+            group.begin()
+
+    def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
+        """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
+        goal: list[int] = []  # where to stop, once asked to: a step ahead of the foremost
+
+        def stop_there(group: Program) -> bool:
+            return bool(goal) and group.t >= goal[0]
+
+        chunks: list[list[Chunk]] = [[] for _ in self._groups]
+        waiting = [g.steps(rounds, partial(stop_there, g), c) for g, c in zip(self._groups, chunks, strict=True)]
+        going: list[Iterator[None]] = []
+        try:
+            while waiting or going:
+                going += waiting[:1]
+                del waiting[:1]
+                going = [steps for steps in going if next(steps, self) is not self]
+                if not goal and stop():
+                    goal.append(max(group.t for group in self._groups) + 1)
+        except Failed as failure:
+            # The others are at other steps by now: there is no common state to keep.
+            raise UserError(f"{failure}; go on from the last checkpoint with `tenuto resume`") from failure
+        finally:
+            for steps in going:
+                steps.close()  # type: ignore[attr-defined]
+        width = max(chunk.returns.shape[1] for (chunk,) in chunks)
+        return _joined([_widened(chunk, width) for (chunk,) in chunks])
+
+    def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Judge every lane as it is now; None if it was asked to stop."""
+        with ThreadPoolExecutor(len(self._groups)) as pool:
+            judged = list(pool.map(lambda group: group.evaluate(episodes, stop), self._groups))
+        found = [one for one in judged if one is not None]
+        return _joined(found) if len(found) == len(judged) else None
+
+    def state(self) -> tuple[Lane, Running]:
+        """All lanes' state, for a checkpoint. A group at a time leaves the device: it may have no room for copies."""
+        parts = [jax.device_put(group.state(), jax.local_devices(backend="cpu")[0]) for group in self._groups]
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+    def journal(self) -> dict[str, np.ndarray]:
+        return {f"{i}.{name}": x for i, group in enumerate(self._groups) for name, x in group.journal().items()}
+
+    def networks(self) -> Networks:
+        return _joined([group.networks() for group in self._groups])
+
+    def state_shape(self) -> Any:
+        shape = self._groups[0].state_shape()
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), shape)
+
+    def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
+        """Go on from a checkpoint's state at clock t. What could not be brought back, in words."""
+        begun, notes = 0, []
+        for i, group in enumerate(self._groups):
+            share = slice(begun, begun + group.lanes)
+            own = {name.removeprefix(f"{i}."): x for name, x in journal.items() if name.startswith(f"{i}.")}
+            notes += group.restore(jax.tree.map(lambda x, share=share: x[share], state), t, own)
+            begun += group.lanes
+        return notes
+
+    def close(self) -> None:
+        for group in self._groups:
+            group.close()
+
+
+def in_groups(
+    num: int,
+    tasks: Sequence[Task],
+    seeds: Sequence[int],
+    open_crowd: Callable[[Sequence[int], int], Crowd],
+    overlap: bool,
+) -> Program | SideBySide:
+    """A program whose lanes take turns in so many groups."""
+    bounds = [round(i * len(tasks) / num) for i in range(num + 1)]
+    programs = [Program(tasks[a:b], seeds[a:b], open_crowd, overlap) for a, b in pairwise(bounds)]
+    return programs[0] if num == 1 else SideBySide(programs)
+
+
+def _widened(chunk: Chunk, rows: int) -> Chunk:
+    """The chunk with room for so many episodes of each lane."""
+    room = rows - chunk.returns.shape[1]
+    fields = ("returns", "steps", "decisions", "lam")
+    wide: dict[str, Any] = {name: np.pad(getattr(chunk, name), ((0, 0), (0, room))) for name in fields}
+    return chunk._replace(**wide)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

@@ -26,7 +26,7 @@ from tenuto.envs import AbstractSpec, Lava
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
-from tenuto.outside import Outside
+from tenuto.outside import Atari, Outside
 from tenuto.plan import Plan
 
 MOST_EPISODES = (2**31 - 1) // STAGES  # so that counting them stays in 32 bits
@@ -38,6 +38,7 @@ LEAST = {
     **{"evaluate_every": 0, "evaluation_episodes": 1},
 }
 MOST_STEPS = 2**31 - 2**20  # so that the clock stays in 32 bits
+LATER: dict[str, Any] = {"precision": None, "synchronous": False}  # left out, so that older runs keep their names
 Names = str | tuple[str, ...]
 
 
@@ -79,6 +80,8 @@ class Job:
     evaluation_episodes: int | None = None  # stays None where nothing is evaluated
     env_args: str = ""  # what a Gymnasium environment is made with, as JSON
     scale_observations: bool = True  # whether bounded numbers of a Gymnasium observation are scaled to -1..1
+    precision: str | None = None  # of updates, where not the setting's
+    synchronous: bool = False  # whether Atari's lanes wait for an update before they choose
     maps: tuple[tuple[str, ...], ...] = ()  # the rows of each map of one's own, read when the job is made
     given: Given = dataclasses.field(default=Given(), compare=False, repr=False)
 
@@ -136,22 +139,27 @@ class Job:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
 
     def _settle_outside(self) -> None:
-        if self.env_args and not (self.is_outside and self.given.make is None):
+        if self.env_args and (not self.is_outside or self.given.make is not None or envs.is_atari(self.envs[0])):
             raise UserError("--env-args are for Gymnasium's environments by name: leave them out")
+        if self.synchronous and not envs.is_atari(self.envs[0]):
+            raise UserError("--synchronous is for Atari games: all others are so already")
         if self.is_outside and len(self.envs) > 1:
             raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
 
     def _settle_budget(self) -> None:
-        """The paper's environments count episodes, others steps."""
+        """The paper's small environments count episodes, others steps."""
         family = self.family
-        if family is settings.outside:
+        if settings.counts_steps(family):
             if self.episodes is not None:
                 raise UserError(f"{self.envs[0]} is trained for a number of steps: say --steps, not --episodes")
             if self.steps is None:
-                object.__setattr__(self, "steps", settings.outside.STEPS)
+                object.__setattr__(self, "steps", family.STEPS)
             assert self.steps is not None  # said for the type checker
-            times, episodes = settings.outside.EVALUATIONS
-            self._settle_evaluation(-(-self.steps // times), episodes)
+            if family is settings.outside:
+                times, episodes = settings.outside.EVALUATIONS
+                self._settle_evaluation(-(-self.steps // times), episodes)
+            else:
+                self._settle_evaluation(*family.EVALUATION)
         else:
             if self.steps is not None:
                 raise UserError(f"{self.envs[0]} is trained for a number of episodes: say --episodes, not --steps")
@@ -180,6 +188,7 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         """All fields, in JSON's own types; of what is given, the parts from Python."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "given"}
+        fields = {name: value for name, value in fields.items() if name not in LATER or value != LATER[name]}
         parts = {"composition": spelling.spell(self.given.agent), "plan": spelling.spell(self.given.plan)}
         return json.loads(json.dumps(fields | {name: part for name, part in parts.items() if part is not None}))
 
@@ -206,20 +215,25 @@ class Job:
         """The environment, or its spaces, where it is not one of the paper's: given, or found out by making one."""
         if self.given.spec is not None or not self.is_outside:
             return self.given.spec
+        if self.given.make is None and envs.is_atari(self.envs[0]):
+            return envs.make_atari(self.envs[0])
         return outside.inspect(self.maker(), self.given.vector, self.envs[0], self.scale_observations).spec
 
     @property
     def is_outside(self) -> bool:
         """Whether the environment is not part of the compiled program."""
         if self.given.spec is not None:
-            return isinstance(self.given.spec, Outside)
-        return self.given.make is not None or envs.family(self.envs[0]) == "outside"
+            return isinstance(self.given.spec, Outside | Atari)
+        return self.given.make is not None or envs.family(self.envs[0]) in ("outside", "atari")
 
     @property
     def family(self) -> ModuleType:
         """Where the job's setting is from: what has parts from Python has the standard one."""
         given = self.given
-        if given.spec is not None or given.agent is not None or given.plan is not None or self.is_outside:
+        named_only = given.agent is None and given.plan is None and given.make is None
+        if named_only and envs.is_atari(self.envs[0]):
+            return settings.atari
+        if given.spec is not None or not named_only or self.is_outside:
             return settings.outside
         return settings.family_of(self.envs[0])
 
@@ -236,6 +250,9 @@ class Job:
 
     def open_crowd(self, seeds: Sequence[int], purpose: int) -> outside.Crowd:
         """Environments outside for these lanes."""
+        env = self.tasks()[0].env  # as its setting has it
+        if isinstance(env, Atari):
+            return outside.Emulators(env, seeds, purpose)
         assert isinstance(self.spec, Outside)
         given = self.maker(), self.given.vector, self.envs[0], self.spec, self.scale_observations
         return outside.open_crowd(*given, seeds, purpose)
@@ -308,15 +325,21 @@ class Job:
         if self.given.plan is not None:
             kept: Any = {"steps": task.plan.steps, "most_steps": task.plan.most_steps}
             task = dataclasses.replace(task, plan=dataclasses.replace(self.given.plan, **kept))
+        if self.precision is not None:
+            task = dataclasses.replace(task, plan=dataclasses.replace(task.plan, precision=self.precision))
         return self._sized(task)
 
     def _sized(self, task: Task) -> Task:
         """The task with the sizes that were asked for."""
         extension = task.agent.extension
         if self.max_length is not None:
+            sized: dict[str, Any] = {"max_length": self.max_length}
             if isinstance(extension, Joint):
-                raise UserError(f"agent '{self.agent}' has fixed lengths {extension.offered}: leave --max-length out")
-            sized = {"max_length": self.max_length}
+                if len(extension.offered) > 1 or extension.offered == (1,):
+                    raise UserError(
+                        f"agent '{self.agent}' has fixed lengths {extension.offered}: leave --max-length out"
+                    )
+                sized = {"offered": (self.max_length,)}
             if isinstance(extension, Zeta):
                 if self.max_length <= extension.extra:
                     raise UserError(f"--max-length must be at least {extension.extra + 1} for {self.agent} here")

@@ -3,6 +3,7 @@
 `compiled.py` puts a JAX environment between `choose` and `absorb`; a host loop can put any other there.
 """
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,11 +20,11 @@ from tenuto.envs import AbstractSpec
 from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
-from tenuto.replay import RUNNING, Replay
+from tenuto.replay import RUNNING, Drawn, Replay
 from tenuto.types import Event, Nets, Option, Span, TimeStep
 
 # Folded into a key for what not every agent draws, so that others keep their streams.
-WARMUP, VALUES, LESSONS = 101, 102, 103
+WARMUP, VALUES, LESSONS, SLIP = 101, 102, 103, 203
 N_STEP_DRAWS = 3  # n-step updates draw this many batches and use the first batch of spans they may use
 
 
@@ -89,6 +90,7 @@ class Draws(NamedTuple):
     env: Array  # keys, for the environment's own use
     reset: Array
     warmup: Any  # a uniform choice and a uniform length; `()` where there is no warm-up
+    slip: Any  # a coin and a uniform choice, for who is judged; `()` where that is without exploration
 
 
 def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
@@ -101,6 +103,10 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     if task.plan.warmup:
         k_choice, k_length = jax.random.split(jax.random.fold_in(step_key, WARMUP))
         warmup = choices.sample(k_choice), jax.random.randint(k_length, (), 1, agent.extension.max_length + 1)
+    slip: Any = ()
+    if task.plan.slip:
+        k_coin, k_choice = jax.random.split(jax.random.fold_in(step_key, SLIP))
+        slip = jax.random.uniform(k_coin), choices.sample(k_choice)
     return Draws(
         action=agent.action.draw(k_action, choices),
         extension=agent.extension.draw(k_extension),
@@ -109,6 +115,7 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
         env=k_env,
         reset=k_reset,
         warmup=warmup,
+        slip=slip,
     )
 
 
@@ -126,7 +133,8 @@ def start(task: Task, key: Array) -> Lane:
     action = agent.action.init(env.obs_size, choices, k_action)
     extension: Nets = ()
     if isinstance(agent.extension, AbstractLearnedExtension):
-        extension = agent.extension.init(env.obs_size, env.actions, k_extension)
+        size = action.eye.size if shares_eye(task) else env.obs_size
+        extension = agent.extension.init(size, env.actions, k_extension)
     bandit, lam = agent.lam.start(agent.lam.init(), agent.lam.draw(k_lam))
     idle = Option(choices.example(), env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
     return Lane(
@@ -145,7 +153,7 @@ def start(task: Task, key: Array) -> Lane:
             target=action,
             extension=extension,
             action_optimisers=tuple(plan.optimiser.init(part_of(action, x)) for x in agent.action.lessons()),
-            extension_optimiser=plan.optimiser.init(extension),
+            extension_optimiser=plan.optimiser.init((action.eye, extension) if shares_eye(task) else extension),
         ),
         replay=Replay.empty(
             plan.capacity,
@@ -154,8 +162,22 @@ def start(task: Task, key: Array) -> Lane:
             choices.example(),
             plan.most_steps,
             agent.extension.only_whole,
-        ),
+            env.screens,
+        ).show(jnp.int32(0), obs),
     )
+
+
+def shares_eye(task: Task) -> bool:
+    """Whether option values are read from what the action values' convolutions make of an image."""
+    images = not isinstance(task.env.obs_size, int)
+    return task.agent.one_eye and images and isinstance(task.agent.extension, AbstractLearnedExtension)
+
+
+def look(task: Task, action: Nets, obs: Array) -> tuple[Nets, Array]:
+    """The action networks, and what they and the extension's read of an observation; where convolutions are shared,
+    these are done."""
+    x = as_features(task, obs)
+    return (action.rest, action.eye(x)) if shares_eye(task) else (action, x)
 
 
 def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lane, Bool[Array, ""]]:
@@ -163,8 +185,8 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     agent, actions = task.agent, task.env.actions
     choices = agent.extension.choices(actions)
     epsilon = task.plan.epsilon(t, lane.episode)
-    x = task.env.features(lane.obs)
-    choice, explored = agent.action.act(lane.brain.action, x, lane.mood, epsilon, drawn.action, choices)
+    net, x = look(task, lane.brain.action, lane.obs)
+    choice, explored = agent.action.act(net, x, lane.mood, epsilon, drawn.action, choices)
     if task.plan.warmup:
         warm = t < task.plan.warmup
         choice, explored = jnp.where(warm, drawn.warmup[0], choice), explored | warm
@@ -183,11 +205,15 @@ def learned(task: Task, lane: Lane) -> Networks:
 
 
 def judge(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
-    """The option the agent holds best: what it does when it is judged, without exploration."""
-    agent, actions = task.agent, task.env.actions
-    x = task.env.features(obs)
-    choice = agent.action.best(networks.action, x, drawn.action, agent.extension.choices(actions))
-    now = Situation(x, jnp.bool_(False), networks.lam, jnp.float32(0), drawn.extension)
+    """The option the agent holds best: what it does when it is judged, without exploration (or with next to none,
+    `Plan.slip`, where a game could go on for ever otherwise)."""
+    agent, actions, slip = task.agent, task.env.actions, task.plan.slip
+    net, x = look(task, networks.action, obs)
+    choice, explored = agent.action.best(net, x, drawn.action, agent.extension.choices(actions)), jnp.bool_(False)
+    if slip:
+        explored = drawn.slip[0] < slip
+        choice = jnp.where(explored, drawn.slip[1], choice)
+    now = Situation(x, explored, networks.lam, jnp.float32(slip), drawn.extension)
     action, length = agent.extension.extend(networks.extension, choice, now, actions)
     return Option(choice, action, length, done=jnp.int32(0))
 
@@ -220,7 +246,7 @@ def absorb(
         lam=lam,
         episode=lane.episode + over,
         episode_return=jnp.where(over, 0.0, episode_return),
-        replay=lane.replay.add(t, lane.obs, option, step),
+        replay=lane.replay.add(t, lane.obs, option, step._replace(reward=task.env.pay(step.reward))),
     )
     return lane, event
 
@@ -228,15 +254,13 @@ def absorb(
 def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
     """The lane where its environment has begun an episode anew unasked, with this observation: the step before was the
     last one of the old episode, which is in no record."""
-    last = (t - 1) % lane.replay.rows
-    seen = TimeStep(lane.replay.next_obs[last], lane.replay.reward[last], jnp.bool_(False), jnp.bool_(True))
-    cut = lane.replay.add(t - 1, lane.replay.obs[last], lane.option._replace(choice=lane.replay.choice[last]), seen)
-    midway = (t > 0) & (lane.replay.ending[last] == RUNNING)
+    cut = lane.replay.cut(t - 1, lane.option)
+    midway = (t > 0) & (lane.replay.ending[(t - 1) % lane.replay.rows] == RUNNING)
     return lane._replace(
         obs=obs,
         option=lane.option._replace(length=jnp.int32(0), done=jnp.int32(0)),
         episode_return=jnp.float32(0),
-        replay=pick(midway, cut, lane.replay),
+        replay=pick(midway, cut, lane.replay).show(t, obs),
     )
 
 
@@ -261,23 +285,32 @@ def learn_extension(
     k_sample, k_loss = jax.random.split(key)
     plan, actions, brain = task.plan, task.env.actions, lane.brain
     spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
-    spans = as_features(task.env, spans)
     choices = extension.choices(actions)
+    together = shares_eye(task)
 
     def value(obs: Array, key: Array) -> Float[Array, ""]:
-        return task.agent.action.value(brain.action, brain.target, obs, key, choices)
+        x = as_features(task, obs)
+        return task.agent.action.value(brain.action, brain.target, x, key, choices)
 
     k_values = jax.random.fold_in(key, VALUES)
     values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
     goals = jax.lax.stop_gradient(spans.reward + spans.discount * values)
     keys = jax.random.split(k_loss, plan.extension_batch)
 
-    def loss(net: Nets) -> Float[Array, ""]:
-        each, weight = jax.vmap(lambda s, g, k: extension.loss(net, s, g, k, actions))(spans, goals, keys)
+    def loss(nets: Nets) -> Float[Array, ""]:
+        eye, net = nets if together else (lambda x: x, nets)
+
+        def one(span: Span, goal: Array, key: Array) -> td.Loss:
+            return extension.loss(net, span._replace(obs=eye(as_features(task, span.obs))), goal, key, actions)
+
+        each, weight = jax.vmap(one)(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
 
-    net, state = descend(task, lane, t, loss, brain.extension, brain.extension_optimiser)
-    return brain._replace(extension=net, extension_optimiser=state)
+    nets = (brain.action.eye, brain.extension) if together else brain.extension
+    nets, state = descend(task, lane, t, loss, nets, brain.extension_optimiser)
+    eye, net = nets if together else (None, nets)
+    action = dataclasses.replace(brain.action, eye=eye) if together else brain.action
+    return brain._replace(action=action, extension=net, extension_optimiser=state)
 
 
 def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain:
@@ -333,29 +366,34 @@ def with_part(nets: Nets, lesson: Lesson, part: Nets) -> Nets:
 
 def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> tuple[Span, Float[Array, " batch"]]:
     """The spans that action values learn from, as networks read them, and which of them count."""
-    agent, plan, actions = task.agent, task.plan, task.env.actions
+    agent, plan, actions, replay = task.agent, task.plan, task.env.actions, lane.replay
     if agent.n_step:
-        spans, found = lane.replay.sample_spans(key, N_STEP_DRAWS * plan.batch, t, plan.gamma)
+        drawn = replay.draw_spans(key, N_STEP_DRAWS * plan.batch, t)
+        index, usable = td.first_accepted(drawn.found & allowed_now(task, lane, drawn), plan.batch)
+        spans = replay.span(drawn.end[index], drawn.length[index], agent.extension.max_length, plan.gamma)
     elif agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension):
-        spans, found = lane.replay.sample_steps(key, plan.batch, t, plan.gamma)
+        spans, found = replay.sample_steps(key, plan.batch, t, plan.gamma)
+        usable = found.astype(jnp.float32)
     else:  # a choice is a whole option
-        spans, found = lane.replay.sample_spans(key, plan.batch, t, plan.gamma)
-    spans = as_features(task.env, spans)
-    usable = found.astype(jnp.float32)
-    if agent.n_step:
-        index, usable = td.first_accepted(found & allowed_now(task, lane, spans), plan.batch)
-        spans = jax.tree.map(lambda x: x[index], spans)
+        spans, found = replay.sample_spans(key, plan.batch, t, plan.gamma)
+        usable = found.astype(jnp.float32)
+    read = jax.vmap(partial(as_features, task))
+    spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs))
     credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, spans.length)
     return spans._replace(choice=credited), usable
 
 
-def allowed_now(task: Task, lane: Lane, spans: Span) -> Bool[Array, " n"]:
+def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     """Spans no longer than the extension policy would hold their action now: n-step targets need no correction."""
-    extension, actions = task.agent.extension, task.env.actions
+    extension, actions, replay = task.agent.extension, task.env.actions, lane.replay
     assert isinstance(extension, AbstractLearnedExtension)  # Agent checks it
-    net = lane.brain.extension
-    best = jax.vmap(lambda s: extension.best(net, s.obs, s.choice, lane.lam, actions))(spans)
-    return spans.length <= best
+
+    def best(obs: Array, choice: Array) -> Int[Array, ""]:
+        _, x = look(task, lane.brain.action, obs)
+        return extension.best(lane.brain.extension, x, choice, lane.lam, actions)
+
+    choices = replay.choice[drawn.start % replay.rows]
+    return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
 def descend(task: Task, lane: Lane, t: Int[Array, ""], loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
@@ -366,6 +404,7 @@ def descend(task: Task, lane: Lane, t: Int[Array, ""], loss: Any, net: Nets, sta
     return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state
 
 
-def as_features(env: AbstractSpec, spans: Span) -> Span:
-    read = jax.vmap(env.features)
-    return spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs))
+def as_features(task: Task, obs: Array) -> Array:
+    """An observation as networks read it, in the plan's precision."""
+    x = task.env.features(obs)
+    return x.astype(task.plan.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x

@@ -15,7 +15,8 @@ from jaxtyping import Array, Float
 from tenuto.errors import UserError
 from tenuto.types import ObsSize
 
-INITS = ("uniform", "normal")
+INITS = ("uniform", "normal", "orthogonal")
+ROOT_STEPS = 30  # of Newton's iteration: a share of an eigenvalue grows to 9/4 of itself with each
 
 
 class Filters(NamedTuple):
@@ -39,7 +40,8 @@ class Dense(eqx.Module):
         """The inputs side by side; only the first may be a whole number."""
         first, *rest = inputs
         if jnp.issubdtype(first.dtype, jnp.floating):
-            return self.weight @ jnp.concatenate(inputs) + self.bias
+            x = jnp.concatenate([first, *(x.astype(first.dtype) for x in rest)])
+            return self.weight.astype(x.dtype) @ x + self.bias.astype(x.dtype)
         hot = self.weight.shape[1] - sum(len(x) for x in rest)
         y = column(self.weight[:, :hot], first) + self.bias
         return y + self.weight[:, hot:] @ jnp.concatenate(rest) if rest else y
@@ -63,9 +65,15 @@ def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tup
 
     `uniform`: U(±1/√inputs) for weights and biases, PyTorch's default, as most of the paper's networks start.
     `normal`: N(0, 4/(inputs+outputs)) and zero biases, as the authors' chain DQNs start.
+    `orthogonal`: orthogonal rows or columns of length √2 and zero biases, as the authors' UTE starts on Atari.
     """
     if init not in INITS:
         raise UserError(f"unknown network init '{init}': use one of {', '.join(INITS)}")
+    if init == "orthogonal":
+        keys = jax.random.split(key, len(sizes) - 1)
+        return tuple(
+            Dense(2**0.5 * orthogonal(k, o, i), jnp.zeros(o)) for k, (i, o) in zip(keys, pairwise(sizes), strict=True)
+        )
     shapes = [(o, i + 1) for i, o in pairwise(sizes)]  # a row of weights and its bias
     total = (sum(o * w for o, w in shapes),)
     uniform = init == "uniform"
@@ -82,8 +90,32 @@ def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tup
     return tuple(layers)
 
 
+def orthogonal(key: Array, rows: int, columns: int) -> Float[Array, "rows columns"]:
+    """A matrix with orthonormal rows, or columns if there are more rows, uniform among all such.
+
+    Normal numbers, multiplied by the inverse root of their Gram matrix (Newton's iteration, products only): QR
+    decompositions of many matrices at a time are slow, and two of them in one program can hang XLA on a CPU.
+    """
+    few, many = sorted((rows, columns))
+    x = jax.random.normal(key, (few, many))
+
+    def improve(_: int, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        square, inverse = pair
+        step = 1.5 * jnp.eye(few) - 0.5 * inverse @ square
+        return square @ step, step @ inverse
+
+    with jax.default_matmul_precision("float32"):
+        for _ in range(2):  # the second time for what rounding left
+            gram = x @ x.T
+            bound = jnp.abs(gram).sum(0).max()  # of its eigenvalues
+            _, inverse = jax.lax.fori_loop(0, ROOT_STEPS, improve, (gram / bound, jnp.eye(few)))
+            x = inverse @ x * bound**-0.5
+    return x if rows == few else x.T
+
+
 class MLP(eqx.Module):
-    """Dense layers with ReLU between them; none after the last."""
+    """Dense layers with ReLU between them; none after the last, whose answer is in float32 whatever the input's
+    precision, which all others keep to."""
 
     layers: tuple[Dense, ...]
 
@@ -93,6 +125,8 @@ class MLP(eqx.Module):
     def __call__(self, *inputs: Array) -> Float[Array, " outputs"]:
         for layer in self.layers[:-1]:
             inputs = (jax.nn.relu(layer(*inputs)),)
+        if inputs[0].dtype == jnp.bfloat16:
+            inputs = tuple(x.astype(jnp.float32) for x in inputs)
         return self.layers[-1](*inputs)
 
 
@@ -117,12 +151,13 @@ class OptionNet(eqx.Module):
         before: Sequence[int] = (),
         embed: int = 0,
         after: Sequence[int] = (),
+        init: str = "uniform",
     ):
         k_trunk, k_embed, k_head = jax.random.split(key, 3)
-        self.trunk = MLP((obs_size, *before), k_trunk) if before else None
-        self.embedding = MLP((code_size, embed), k_embed) if embed else None
+        self.trunk = MLP((obs_size, *before), k_trunk, init) if before else None
+        self.embedding = MLP((code_size, embed), k_embed, init) if embed else None
         joined = (before[-1] if before else obs_size) + (embed or code_size)
-        self.head = MLP((joined, *after, max_length), k_head)
+        self.head = MLP((joined, *after, max_length), k_head, init)
 
     def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, " J"]:
         if self.trunk is not None:
@@ -161,6 +196,32 @@ class SharedTrunk(eqx.Module):
         return self.heads(jax.nn.relu(self.trunk(x, code)))
 
 
+class SharedEmbedding(eqx.Module):
+    """(state, choice) -> (heads, J) option values, by heads that share only the embedding of the choice."""
+
+    embedding: MLP
+    heads: Ensemble
+
+    def __init__(
+        self,
+        obs_size: int,
+        code_size: int,
+        max_length: int,
+        heads: int,
+        key: Array,
+        *,
+        embed: int,
+        after: Sequence[int],
+        init: str = "uniform",
+    ):
+        k_embed, k_heads = jax.random.split(key)
+        self.embedding = MLP((code_size, embed), k_embed, init)
+        self.heads = Ensemble(lambda k: MLP((obs_size + embed, *after, max_length), k, init), heads, k_heads)
+
+    def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, "heads J"]:
+        return self.heads(x, jax.nn.relu(self.embedding(code)))
+
+
 class Convolution(eqx.Module):
     """Filters over an image, written as pixels gathered to the depth and a product of matrices: that is as fast under
     vmap over networks and inside loops as outside of them, where an ordinary convolution is many times slower."""
@@ -168,9 +229,9 @@ class Convolution(eqx.Module):
     product: Dense
     filters: Filters = eqx.field(static=True)
 
-    def __init__(self, channels: int, filters: Filters, key: Array):
+    def __init__(self, channels: int, filters: Filters, key: Array, init: str = "uniform"):
         self.filters = filters
-        self.product = dense_layers((filters.side**2 * channels, filters.channels), key)[0]
+        self.product = dense_layers((filters.side**2 * channels, filters.channels), key, init)[0]
 
     def __call__(self, image: Float[Array, "h w c"]) -> Float[Array, "H W C"]:
         stride, reach = self.filters.stride, self.filters.side // self.filters.stride
@@ -179,7 +240,8 @@ class Convolution(eqx.Module):
         deep = blocks.transpose(0, 2, 1, 3, 4).reshape(high, wide, -1)
         rows, columns = high - reach + 1, wide - reach + 1
         near = [deep[i : i + rows, j : j + columns] for i in range(reach) for j in range(reach)]
-        return jnp.concatenate(near, axis=-1) @ self.product.weight.T + self.product.bias
+        weight, bias = self.product.weight.astype(image.dtype), self.product.bias.astype(image.dtype)
+        return jnp.concatenate(near, axis=-1) @ weight.T + bias
 
 
 class Convolutions(eqx.Module):
@@ -188,14 +250,14 @@ class Convolutions(eqx.Module):
     layers: tuple[Convolution, ...]
     size: int = eqx.field(static=True)
 
-    def __init__(self, shape: tuple[int, int, int], key: Array):
+    def __init__(self, shape: tuple[int, int, int], key: Array, init: str = "uniform"):
         *sides, channels = shape
         filters = NATURE if smallest(NATURE) <= min(sides) else SMALL
         if smallest(filters) > min(sides):
             raise UserError(f"an image of {sides[0]} x {sides[1]} pixels is too small: give it as a flat vector")
         layers = []
         for layer, k in zip(filters, jax.random.split(key, len(filters)), strict=True):
-            layers.append(Convolution(channels, layer, k))
+            layers.append(Convolution(channels, layer, k, init))
             sides = [side // layer.stride - layer.side // layer.stride + 1 for side in sides]
             channels = layer.channels
         self.layers = tuple(layers)
@@ -225,10 +287,12 @@ class Seeing(eqx.Module):
         return self.rest(self.eye(image), *more)  # type: ignore[operator]
 
 
-def reading(obs_size: ObsSize, make: Callable[[int, Array], eqx.Module], key: Array) -> eqx.Module:
+def reading(
+    obs_size: ObsSize, make: Callable[[int, Array], eqx.Module], key: Array, init: str = "uniform"
+) -> eqx.Module:
     """The network that `make` gives for vectors of a length; for images, with convolutions of its own before it."""
     if isinstance(obs_size, int):
         return make(obs_size, key)
     k_eye, k_rest = jax.random.split(key)
-    eye = Convolutions(obs_size, k_eye)
+    eye = Convolutions(obs_size, k_eye, init)
     return Seeing(eye, make(eye.size, k_rest))

@@ -1,6 +1,7 @@
 """How an agent learns in an experiment: discount, exploration, clocks, batches, optimiser and target network."""
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,10 +9,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
+from tenuto.errors import UserError
 from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
 NEVER = 2**31 - 1
+PRECISIONS = ("float32", "tensorfloat32", "bfloat16")  # the latter two on a GPU; a CPU rounds only to bfloat16
 
 
 class AbstractTarget(eqx.Module):
@@ -52,14 +55,30 @@ class Plan(eqx.Module):
     episodes: int = NEVER  # after so many a lane rests: it neither learns nor counts while others go on
     steps: int = NEVER  # of the whole run, where it is counted in steps
     warmup: int = eqx.field(static=True, default=0)  # first steps, of uniform choices and lengths, without updates
+    learning_starts: int = eqx.field(static=True, default=0)  # first steps without updates, acted in as in all others
+    slip: float = eqx.field(static=True, default=0.0)  # the probability of a random choice when judged
     learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
     batch: int = eqx.field(static=True, default=64)
     extension_batch: int = eqx.field(static=True, default=64)
     capacity: int = eqx.field(static=True, default=50_000)  # of steps and of spans, each
     most_steps: int | None = eqx.field(static=True, default=None)  # if known: replay needs no room for more
-    precision: str = eqx.field(static=True, default="float32")  # of an update's products, where the device has several
+    precision: str = eqx.field(static=True, default="float32")  # of an update's products: one of PRECISIONS
     anneal: bool = eqx.field(static=True, default=False)  # the learning rate falls to 0 over the run's `steps`
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
+
+    def __check_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise UserError(f"unknown precision '{self.precision}': use one of {', '.join(PRECISIONS)}")
+
+    @property
+    def first_update(self) -> int:
+        """The steps before the first round that ends with an update."""
+        return max(self.warmup, self.learning_starts)
+
+    @property
+    def dtype(self) -> Any:
+        """What hidden layers compute in; weights, their moments and all values are float32 whatever it is."""
+        return jnp.bfloat16 if self.precision == "bfloat16" else jnp.float32
 
     def pace(self, t: Int[Array, ""]) -> Float[Array, ""] | float:
         """The share of the learning rate in force at step t."""

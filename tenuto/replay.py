@@ -5,10 +5,15 @@ Holding an action for j steps shows j(j+1)/2 transitions, one for each start and
 ended so far. The count numbers all spans, so a uniform draw of a number, a binary search for the step where
 that span ended and its rank there give the pair (start, end); rewards are summed at sampling time.
 
+What was seen is kept as it is, before and after each step (`Pairs`), or, where an observation is a stack of the last
+few screens, as single screens of which stacks are made when they are drawn (`Screens`): an eighth of the memory.
+
 All lanes write at the same slot, given by the shared clock `t`: under vmap a write stays a slice, not a scatter.
 """
 
+import dataclasses
 import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,6 +23,98 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 from tenuto.types import Option, Scalar, Span, TimeStep
 
 RUNNING, TRUNCATED, TERMINATED = 0, 1, 2
+
+
+def write(ring: Array, row: Array, slot: Int[Array, ""]) -> Array:
+    return jax.lax.dynamic_update_index_in_dim(ring, row.astype(ring.dtype), slot, 0)
+
+
+class Pairs(eqx.Module):
+    """What was seen before each step and after it."""
+
+    before: Array
+    after: Array
+
+    margin = 0  # steps that must be kept beyond those that are drawn
+
+    @classmethod
+    def empty(cls, rows: int, obs: Array) -> "Pairs":
+        ring = jnp.zeros((rows, *obs.shape), obs.dtype)
+        return cls(ring, ring)
+
+    def show(self, t: Int[Array, ""], obs: Array, begins: Bool[Array, ""]) -> "Pairs":
+        """Hear what is seen before step t: it comes with the step."""
+        return self
+
+    def add(self, slot: Int[Array, ""], obs: Array, next_obs: Array) -> "Pairs":
+        return Pairs(write(self.before, obs, slot), write(self.after, next_obs, slot))
+
+    def first(self, start: Int[Array, " num"]) -> Array:
+        """What was seen before these steps (given by the clock)."""
+        return self.before[start % len(self.before)]
+
+    def last(self, end: Int[Array, " num"]) -> Array:
+        """What was seen after them."""
+        return self.after[end % len(self.after)]
+
+    def knows(self, ending: UInt8[Array, " num"]) -> Bool[Array, " num"]:
+        """Whether what was seen after steps with these endings is at hand, where it matters."""
+        return jnp.ones_like(ending, bool)
+
+
+class Screens(eqx.Module):
+    """The newest screen seen before each step, stored once. Observations are stacks of the last `depth` screens, the
+    newest one last; an episode's first screen stands for those before it.
+
+    The screen after an episode's last step is not kept. Where the MDP ended there nothing is bootstrapped from it;
+    spans cut by the clock, one in thousands, are left out.
+    """
+
+    screens: UInt8[Array, "rows high wide"]
+    age: UInt8[Array, " rows"]  # steps since the episode began, `depth` - 1 at most
+    depth: int = eqx.field(static=True)
+
+    @property
+    def margin(self) -> int:
+        return self.depth  # the first stack's older screens, and the screen after the newest step
+
+    @classmethod
+    def empty(cls, rows: int, obs: Array) -> "Screens":
+        *sides, depth = obs.shape
+        return cls(jnp.zeros((rows, *sides), obs.dtype), jnp.zeros(rows, jnp.uint8), depth)
+
+    def show(self, t: Int[Array, ""], obs: Array, begins: Bool[Array, ""]) -> "Screens":
+        rows = len(self.screens)
+        older = jnp.minimum(self.age[(t - 1) % rows] + 1, self.depth - 1)
+        age = jnp.where(begins, 0, older)
+        return Screens(write(self.screens, obs[..., -1], t % rows), write(self.age, age, t % rows), self.depth)
+
+    def add(self, slot: Int[Array, ""], obs: Array, next_obs: Array) -> "Screens":
+        return self
+
+    def first(self, start: Int[Array, " num"]) -> Array:
+        rows = len(self.screens)
+        age = self.age[start % rows].astype(start.dtype)
+        back = jnp.minimum(jnp.arange(self.depth - 1, -1, -1), age[:, None])  # (num, depth), the oldest first
+        return jnp.moveaxis(self.screens[(start[:, None] - back) % rows], 1, -1)
+
+    def last(self, end: Int[Array, " num"]) -> Array:
+        return self.first(end + 1)
+
+    def knows(self, ending: UInt8[Array, " num"]) -> Bool[Array, " num"]:
+        return ending != TRUNCATED
+
+
+class Drawn(NamedTuple):
+    """Spans that were drawn, before anything of them is looked up."""
+
+    end: Int[Array, " num"]  # their last step, by the clock
+    length: Int[Array, " num"]
+    found: Bool[Array, " num"]  # whether there was such a span
+
+    @property
+    def start(self) -> Int[Array, " num"]:
+        return self.end - self.length + 1
 
 
 class Replay(eqx.Module):
@@ -30,8 +127,7 @@ class Replay(eqx.Module):
     Where `only_whole`, a span counts only if it is all of its option, or all that the episode's end left of it.
     """
 
-    obs: Array
-    next_obs: Array
+    seen: Pairs | Screens
     choice: Array
     reward: Float[Array, " rows"]
     ending: UInt8[Array, " rows"]  # RUNNING, TRUNCATED or TERMINATED
@@ -49,17 +145,20 @@ class Replay(eqx.Module):
         choice: Array,
         room: int | None = None,
         only_whole: bool = False,
+        screens: bool = False,
     ) -> "Replay":
+        """Room for observations like `obs`; `screens` says that they are stacks of screens."""
+        kind: type[Pairs | Screens] = Screens if screens else Pairs
         held = capacity if room is None else min(capacity, room)
-        rows = held + max(lengths)  # so that the oldest span's first step is still there
+        # So that the oldest span's first step is still there, and what was seen before it.
+        rows = held + max(lengths) + kind.empty(1, obs).margin
 
         def ring(example: Array) -> Array:
             return jnp.zeros((rows, *jnp.shape(example)), jnp.asarray(example).dtype)
 
         number = ring(jnp.float32(0))
         return cls(
-            obs=ring(obs),
-            next_obs=ring(obs),
+            seen=kind.empty(rows, obs),
             choice=ring(choice),
             reward=number,
             ending=number.astype(jnp.uint8),
@@ -73,13 +172,25 @@ class Replay(eqx.Module):
     def rows(self) -> int:
         return self.reward.shape[0]
 
+    def show(self, t: Int[Array, ""], obs: Array) -> "Replay":
+        """Hear what is seen before step t, once all that came before is stored."""
+        begins = (t == 0) | (self.ending[(t - 1) % self.rows] != RUNNING)
+        return dataclasses.replace(self, seen=self.seen.show(t, obs, begins))
+
     def add(self, t: Int[Array, ""], obs: Array, option: Option, step: TimeStep) -> "Replay":
         """Store step t, the last one of the option done so far."""
+        seen = self.seen.add(t % self.rows, obs, step.obs)
+        return dataclasses.replace(self._count(t, option, step), seen=seen)
+
+    def cut(self, t: Int[Array, ""], option: Option) -> "Replay":
+        """Make of the newest step, t, the last one of its episode, which was cut short after it."""
         slot = t % self.rows
+        step = TimeStep(jnp.zeros(()), self.reward[slot], jnp.bool_(False), jnp.bool_(True))
+        return self._count(t, option._replace(choice=self.choice[slot]), step)
 
-        def put(ring: Array, row: Array) -> Array:
-            return jax.lax.dynamic_update_index_in_dim(ring, row.astype(ring.dtype), slot, 0)
-
+    def _count(self, t: Int[Array, ""], option: Option, step: TimeStep) -> "Replay":
+        """Store all of step t but what was seen."""
+        slot = t % self.rows
         over = step.terminated | step.truncated
         if self.only_whole:
             ended = over | (option.done >= option.length)
@@ -87,31 +198,35 @@ class Replay(eqx.Module):
             listed = (jnp.asarray(self.lengths) <= option.done).sum()
             ended = jnp.where(over, jnp.minimum(option.done, max(self.lengths)), listed)
         ending = jnp.where(step.terminated, TERMINATED, jnp.where(step.truncated, TRUNCATED, RUNNING))
-        return Replay(
-            obs=put(self.obs, obs),
-            next_obs=put(self.next_obs, step.obs),
-            choice=put(self.choice, option.choice),
-            reward=put(self.reward, step.reward),
-            ending=put(self.ending, ending),
-            spans=put(self.spans, self._ended_before(t) + ended),
-            capacity=self.capacity,
-            lengths=self.lengths,
-            only_whole=self.only_whole,
+        return dataclasses.replace(
+            self,
+            choice=write(self.choice, option.choice, slot),
+            reward=write(self.reward, step.reward, slot),
+            ending=write(self.ending, ending, slot),
+            spans=write(self.spans, self._ended_before(t) + ended, slot),
         )
 
     def sample_steps(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Plain transitions, uniform with replacement over the last `capacity` of the t steps stored."""
         held = t - self._oldest_end(t)
         end = t - 1 - jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
-        length = jnp.ones(num, jnp.int32)
-        return self.span(end, length, 1, gamma), jnp.broadcast_to(held > 0, (num,))
+        drawn = self._known(Drawn(end, jnp.ones(num, jnp.int32), jnp.broadcast_to(held > 0, (num,))))
+        return self.span(drawn.end, drawn.length, 1, gamma), drawn.found
 
     def sample_spans(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Spans, uniform with replacement over the last `capacity` held; and whether there were any."""
+        drawn = self.draw_spans(key, num, t)
+        return self.span(drawn.end, drawn.length, max(self.lengths), gamma), drawn.found
+
+    def draw_spans(self, key: Array, num: int, t: Int[Array, ""]) -> Drawn:
+        """Which spans: to look at some of them, or at part of what they hold."""
         base, held = self.window(t)
         rank = base + jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         end, length = self.locate(rank, t)
-        return self.span(end, length, max(self.lengths), gamma), jnp.broadcast_to(held > 0, (num,))
+        return self._known(Drawn(end, length, jnp.broadcast_to(held > 0, (num,))))
+
+    def _known(self, drawn: Drawn) -> Drawn:
+        return drawn._replace(found=drawn.found & self.seen.knows(self.ending[drawn.end % self.rows]))
 
     def window(self, t: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """The number of the oldest span that may be drawn, and how many may be."""
@@ -148,12 +263,12 @@ class Replay(eqx.Module):
         inside = k < length[:, None]  # (num, longest)
         rewards = self.reward[(start[:, None] + k) % self.rows]
         return Span(
-            obs=self.obs[first],
+            obs=self.seen.first(start),
             choice=self.choice[first],
             length=length,
             reward=jnp.where(inside, rewards * gamma**k, 0.0).sum(1),
             discount=jnp.where(self.ending[last] == TERMINATED, 0.0, gamma**length),
-            next_obs=self.next_obs[last],
+            next_obs=self.seen.last(end),
         )
 
     def _ended_before(self, t: Int[Array, ""]) -> Int[Array, ""]:
@@ -163,4 +278,4 @@ class Replay(eqx.Module):
 
     def _oldest_end(self, t: Int[Array, ""]) -> Int[Array, ""]:
         """The oldest step at which a span may end so that its first step cannot have been overwritten."""
-        return jnp.maximum(t - (self.rows - max(self.lengths)), 0)
+        return jnp.maximum(t - (self.rows - max(self.lengths) - self.seen.margin), 0)

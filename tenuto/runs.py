@@ -28,7 +28,7 @@ from tenuto.errors import UserError
 from tenuto.jobs import Given, Job
 from tenuto.loop import Networks, Task
 from tenuto.metrics import Metrics
-from tenuto.outside import Outside
+from tenuto.outside import Atari
 from tenuto.records import Records
 
 try:
@@ -44,6 +44,7 @@ CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
 BEST, BEST_RETURN, BEST_STEP = "best.", "evaluation", "step"  # what is kept of each lane's best evaluation
 MOST_DIFFERENCES = 4  # told in one message
+GROUPS = ((16, 4), (4, 2), (1, 1))  # lanes from which on there are so many groups of them, on a GPU
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
 
@@ -87,7 +88,7 @@ def run(
     return checkpoint.read_json(folder / "summary.json")
 
 
-Program = compiled.Program | host.Program
+Program = compiled.Program | host.Program | host.SideBySide
 
 
 def _run(
@@ -108,7 +109,7 @@ def _run(
         best = Best(job, folder)
         for line in [*_frames_note(tasks[0].env, program.t), *notes]:
             note(line)
-        since, frames = program.t, tasks[0].env.frames if isinstance(tasks[0].env, Outside) else (1, 1)
+        since, frames = program.t, tasks[0].env.frames
         opened = [trackers.open_tracker(kind, folder, job.name, job.lanes(), since) for kind in track]
         metrics = Metrics(folder, job.lanes(), frames, opened)
         closing.callback(metrics.close)
@@ -202,9 +203,21 @@ class _Hurry:
 def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None = None) -> Program:
     """The program that trains the job's lanes: with their environments in it, or around it."""
     seeds = [lane["seed"] for lane in job.lanes()]
+    if isinstance(tasks[0].env, Atari):
+        return _atari_program(job, tasks, seeds)
     if job.is_outside:
         return host.Program(tasks, seeds, job.open_crowd)
     return compiled.Program(tasks, seeds, devices)
+
+
+def groups_for(lanes: int) -> int:
+    """In how many groups so many lanes take turns on a GPU. A CPU has no idle time to fill."""
+    on_cpu = jax.local_devices()[0].platform == "cpu"
+    return 1 if on_cpu else next(groups for least, groups in GROUPS if lanes >= least)
+
+
+def _atari_program(job: Job, tasks: Sequence[Task], seeds: Sequence[int]) -> Program:
+    return host.in_groups(groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
 
 
 def _share(job: Job, kept: Records, t: int) -> float:
@@ -243,7 +256,7 @@ def _rounds_until(clock: int, program: Program) -> int:
 
 
 def _frames_note(env: Any, t: int) -> list[str]:
-    least, most = env.frames if isinstance(env, Outside) else (1, 1)
+    least, most = env.frames
     if most == 1 or t:
         return []
     frames = f"{least}" if least == most else f"{least} to {most}"
@@ -367,7 +380,7 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
 def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
     """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
     looked up that might be somebody's code."""
-    if spelled["is"] == "Outside" or (not envs.is_compiled(env) and spelled["is"] in spelling.KNOWN):
+    if spelled["is"] in ("Outside", "Atari") or (not envs.is_compiled(env) and spelled["is"] in spelling.KNOWN):
         return spelling.read(spelled)
     if isinstance(env, str) and envs.is_python(env):
         raise UserError(

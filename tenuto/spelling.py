@@ -11,7 +11,7 @@ import numpy as np
 
 from tenuto import actions, agents, bandit, envs, extensions, loop, plan, schedules, spaces
 from tenuto.errors import UserError
-from tenuto.outside import Outside
+from tenuto.outside import Atari, Outside
 
 
 def _parts_of(module: ModuleType) -> dict[str, type]:
@@ -23,7 +23,7 @@ KNOWN: dict[str, type] = {
     name: part
     for module in (actions, agents, bandit, envs, extensions, loop, plan, schedules, spaces)
     for name, part in _parts_of(module).items()
-} | {"Outside": Outside}
+} | {"Outside": Outside, "Atari": Atari}
 
 
 def spell(part: Any) -> Any:

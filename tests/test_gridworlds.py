@@ -133,7 +133,7 @@ def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_s
 def made(tmp_path_factory):
     """`tenuto reproduce gridworlds` whole, with a handful of episodes."""
     folder = tmp_path_factory.mktemp("reproduce") / "gridworlds"
-    short = EXPERIMENTS["gridworlds"]._replace(episodes=60)
+    short = EXPERIMENTS["gridworlds"]._replace(budget=60)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, "gridworlds", short)
         parts = ["--parts", "main", "calibration"]

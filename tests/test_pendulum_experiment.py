@@ -36,7 +36,7 @@ def small_networks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings.pendulum, "ROWS", rows)
         patch.setattr(settings.pendulum, "EPISODES", EPISODES)
-        patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(episodes=EPISODES))
+        patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(budget=EPISODES))
         yield
 
 

@@ -29,7 +29,7 @@ class BootstrappedQ(AbstractAction):
             sizes = (size, *self.hidden, choices.n)
             return nets.Ensemble(lambda k: nets.MLP(sizes, k, self.init_weights), self.heads, key)
 
-        return nets.reading(obs_size, heads, key)
+        return nets.reading(obs_size, heads, key, self.init_weights)
 
     def new_episode(self, key: Array) -> Int[Array, ""]:
         return jax.random.randint(key, (), 0, self.heads)

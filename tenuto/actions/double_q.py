@@ -21,7 +21,8 @@ class DoubleQ(AbstractAction):
     error: str = eqx.field(static=True, default="huber")
 
     def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
-        return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, choices.n), k, self.init_weights), key)
+        init = self.init_weights
+        return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, choices.n), k, init), key, init)
 
     def new_episode(self, key: Array) -> Any:
         return ()

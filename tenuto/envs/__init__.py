@@ -22,11 +22,13 @@ __all__ = [
     "Lava",
     "Pendulum",
     "family",
+    "is_atari",
     "is_compiled",
     "is_file",
     "is_gymnasium",
     "is_python",
     "make",
+    "make_atari",
     "read",
     "short",
 ]
@@ -38,6 +40,7 @@ ENVIRONMENTS = {
     "lava:FILE": "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
     "pendulum-v1": "swing-up with continuous torque, as Gymnasium's Pendulum-v1",
     "pendulum-v0": "the same with the angle rule of Gym's Pendulum-v0, which the paper ran",
+    "atari-GAME": "Atari 2600, for example atari-road_runner or atari-ms_pacman (needs tenuto[atari])",
     "ID": "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first",
 }
 _EXAMPLES = (
@@ -48,6 +51,7 @@ _EXAMPLES = (
     *(f"lava-{name}" for name in MAPS),
     "lava:FILE",
     *PENDULUMS,
+    "atari-road_runner",
 )
 
 
@@ -59,6 +63,8 @@ def family(name: str) -> str:
         return "lava"
     if name in PENDULUMS:
         return "pendulum"
+    if is_atari(name):
+        return "atari"
     if is_python(name) or is_gymnasium(name):
         return "outside"
     module, colon, _ = name.partition(":")
@@ -73,6 +79,18 @@ def family(name: str) -> str:
 def is_file(name: str) -> bool:
     """Whether the name is that of a map of one's own."""
     return name.startswith("lava:")
+
+
+def is_atari(name: str) -> bool:
+    """Whether the name is that of an Atari game; whether there is such a game is not asked."""
+    return name.startswith("atari-")
+
+
+def make_atari(name: str) -> AbstractSpec:
+    """The Atari game of this name."""
+    from tenuto.outside.atari import Atari  # it needs to know what an environment is
+
+    return Atari(name.removeprefix("atari-"))
 
 
 def is_compiled(names: str | Sequence[str]) -> bool:
@@ -119,7 +137,7 @@ def read(name: str) -> tuple[str, ...]:
 
 def make(name: str) -> AbstractEnv:
     """The environment of this name."""
-    if family(name) == "outside":
+    if family(name) in ("outside", "atari"):
         raise UserError(f"'{name}' is not one of the compiled environments: known: {', '.join(_EXAMPLES)}")
     if family(name) == "chain":
         return Chain(int(name.removeprefix("chain-")))

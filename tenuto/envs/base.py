@@ -28,6 +28,29 @@ class AbstractSpec(eqx.Module):
     def places(self) -> int:
         """How many places `place` tells apart."""
 
+    @property
+    def frames(self) -> tuple[int, int]:
+        """The least and the most frames that a step plays, where it skips any."""
+        return 1, 1
+
+    @property
+    def screens(self) -> bool:
+        """Whether observations are stacks of screens (high, wide, depth), of which replay stores each screen once."""
+        return False
+
+    def pay(self, reward: Array) -> Array:
+        """What is learned from of a reward; returns are always of rewards as they come."""
+        return reward
+
+    def view(self, before: Array, shown: Array, begins: Array) -> Array:
+        """The observation once the environment has shown this, `before` having been the last; `begins` says that an
+        episode begins with it."""
+        return shown
+
+    def shown(self, obs: Array) -> Array:
+        """What the environment showed last of an observation."""
+        return obs
+
     @abstractmethod
     def reset(self, key: Array) -> tuple[Any, Array]:
         """A fresh state and its observation; blanks where the environment is outside of the program."""

@@ -1,7 +1,8 @@
 """Experiments of the paper: which jobs make which table and figure."""
 
-from tenuto.experiments import chain, gridworlds, pendulum
+from tenuto.experiments import atari, chain, gridworlds, pendulum
 
 EXPERIMENTS = {
-    experiment.name: experiment for experiment in (chain.EXPERIMENT, gridworlds.EXPERIMENT, pendulum.EXPERIMENT)
+    experiment.name: experiment
+    for experiment in (chain.EXPERIMENT, gridworlds.EXPERIMENT, pendulum.EXPERIMENT, atari.EXPERIMENT)
 }

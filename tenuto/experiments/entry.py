@@ -45,8 +45,13 @@ class Experiment(NamedTuple):
     parts: Mapping[str, str]  # what can be asked for, and what it is
     titles: Mapping[str, str]  # of the tables, in their order
     settings: Mapping[str, str]
-    episodes: int
-    entries: Callable[..., list[Entry]]  # (part, setting, seeds, episodes, *what else sets jobs apart)
+    budget: int  # episodes or steps that each lane is trained for
+    entries: Callable[..., list[Entry]]  # (part, setting, seeds, budget, *what else sets jobs apart)
     panel: Callable[[Entry], tuple[str, str] | None]  # the panel and the curve an entry is drawn as, if it is
     draw: Callable[[Sequence[Entry], Path], None] = lambda entries, folder: None  # figures beyond learning curves
     derive: Callable[[Sequence[Cell]], list[Cell]] = lambda cells: []  # cells made from other cells
+    counts: str = "episodes"  # what the budget is of
+    seeds: int = 20  # in the paper
+    at_a_time: int = 6  # jobs on one GPU: while some compile, others run
+    rank: Callable[[str], Any] = lambda name: 0  # by which rows and columns are ordered
+    preface: Callable[[Sequence[Cell]], list[str]] = lambda cells: []  # what a reader of the tables must know

@@ -13,6 +13,8 @@ from tenuto.jobs import Job
 from tenuto.records import Records
 from tenuto.report import figures
 
+THE_END = 100_000  # steps: what the paper's Atari numbers are taken over
+
 
 def folder_of(source: Source, folder: Path) -> Path:
     return folder / "jobs" / source.job.name
@@ -81,6 +83,24 @@ def _last_third(source: Source, folder: Path, name: str) -> np.ndarray:
     return records_of(source, folder).last_third(name)[np.asarray(source.mine())]
 
 
+def return_at_the_end(source: Source, folder: Path) -> np.ndarray:
+    """Each lane's mean return without exploration, over the last 100,000 steps of its training."""
+    return _at_the_end(source, folder, "returns").mean((1, 2))
+
+
+def steps_per_decision_at_the_end(source: Source, folder: Path) -> np.ndarray:
+    """How long each lane committed itself on average in the same evaluations."""
+    return _at_the_end(source, folder, "steps").sum((1, 2)) / _at_the_end(source, folder, "decisions").sum((1, 2))
+
+
+def _at_the_end(source: Source, folder: Path, name: str) -> np.ndarray:
+    """What the evaluations of the last 100,000 steps found (lanes, evaluations, episodes). The last of all is always
+    among them, for it is made when training ends."""
+    assert source.job.steps is not None  # such jobs count steps
+    late = records_of(source, folder)["evaluated"] > source.job.steps - THE_END
+    return kept_of(source, folder, f"evaluation_{name}")[:, late].astype(np.float64)
+
+
 def judged(source: Source, folder: Path) -> figures.Judged:
     """What the lanes' evaluations gave over training."""
     return figures.Judged.of(records_of(source, folder), np.flatnonzero(source.mine()))
@@ -123,6 +143,8 @@ MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {
     "evaluation return": evaluation_return,
     "decisions per episode": decisions_per_episode,
     "judged lambda": judged_lambda,
+    "evaluation return at the end": return_at_the_end,
+    "steps per decision at the end": steps_per_decision_at_the_end,
     "calibration": calibration,
     "calibration of whole options": calibration_of_whole,
     "error": error,

@@ -20,11 +20,10 @@ from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
 from tenuto.runs import Interrupted, Progress
 
-GPU_WORKERS = 6  # jobs at a time on one GPU: while some compile, others run
 WIDE = 30  # lanes per CPU core from which a job is worth spreading over all cores; smaller ones run side by side
 
 
-Asked = tuple[Any, ...]  # setting, part, and what else sets jobs apart (a chain's length)
+Asked = tuple[Any, ...]  # setting, part, and what else sets jobs apart (a chain's length; a game and an agent)
 
 
 def check_names(flag: str, given: Sequence[str], known: Mapping[str, str]) -> None:
@@ -36,9 +35,17 @@ def check_names(flag: str, given: Sequence[str], known: Mapping[str, str]) -> No
             raise unknown(flag.removesuffix("s"), name, known)
 
 
-def entries_of(experiment: Experiment, asked: Sequence[Asked], seeds: int, episodes: int) -> list[Entry]:
-    """Every cell that was asked for."""
-    return [e for setting, part, *item in asked for e in experiment.entries(part, setting, seeds, episodes, *item)]
+def entries_of(experiment: Experiment, asked: Sequence[Asked], seeds: int, budget: int) -> dict[Asked, list[Entry]]:
+    """Every cell that was asked for; what gives none (an agent that a part has not) is left out."""
+    found: dict[Asked, list[Entry]] = {}
+    for setting, part, *item in asked:
+        if entries := experiment.entries(part, setting, seeds, budget, *item):
+            found[setting, part, *item] = entries
+    return found
+
+
+def together(entries: Mapping[Asked, list[Entry]]) -> list[Entry]:
+    return [entry for listed in entries.values() for entry in listed]
 
 
 def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
@@ -71,20 +78,22 @@ def run_jobs(
     todo: Sequence[Job],
     folder: Path,
     *,
+    at_a_time: int,
     report: Callable[[Job, Progress | None], None],
     stop: threading.Event,
 ) -> None:
-    """Do all jobs under folder/jobs, several at a time; finished ones are not run again.
+    """Do all jobs under folder/jobs, several at a time, `at_a_time` on each GPU; finished ones are not run again.
 
     `report(job, None)` says that a job is finished. Once `stop` is set, running jobs save their state and end.
     """
     devices = jax.local_devices()
     if devices[0].platform == "cpu":
-        wide = [job for job in todo if len(job.lanes()) >= WIDE * len(devices)]
+        # Environments outside have threads of their own, and two such programs can wait for each other for ever.
+        wide = [job for job in todo if job.is_outside or len(job.lanes()) >= WIDE * len(devices)]
         _run_side_by_side(wide, [devices], folder, report, stop)
         _run_side_by_side([job for job in todo if job not in wide], [[d] for d in devices], folder, report, stop)
     else:
-        _run_side_by_side(todo, [[d] for d in devices for _ in range(GPU_WORKERS)], folder, report, stop)
+        _run_side_by_side(todo, [[d] for d in devices for _ in range(at_a_time)], folder, report, stop)
 
 
 def _run_side_by_side(
@@ -132,7 +141,9 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
     """The jobs behind these entries, the largest first, of equal ones those with ensembles: the last ones to end should
     be small."""
     distinct = dict.fromkeys(entry.source.job for entry in entries)
-    sizes = {job: len(job.lanes()) * np.prod(job.environment(job.envs[0]).obs_size) for job in distinct}
+    sizes = {
+        job: len(job.lanes()) * (job.steps or 1) * np.prod(job.environment(job.envs[0]).obs_size) for job in distinct
+    }
     return sorted(distinct, key=lambda job: (-sizes[job], not job.uses_lam))
 
 
@@ -140,6 +151,7 @@ def fill(entry: Entry, folder: Path) -> Cell:
     """The cell of an entry, from the finished job."""
     summary = checkpoint.read_json(measures.folder_of(entry.source, folder) / "summary.json")
     values = MEASURES[entry.measure](entry.source, folder)
+    ended = int(measures.kept_of(entry.source, folder, "steps").sum()) // len(values)  # in episodes that did
     return cells.make(
         values,
         table=entry.table,
@@ -148,7 +160,7 @@ def fill(entry: Entry, folder: Path) -> Cell:
         setting=entry.setting,
         published=entry.published,
         published_sd=entry.published_sd,
-        steps=int(measures.kept_of(entry.source, folder, "steps").sum()) // len(values),
+        steps=entry.source.job.steps or ended,
         seconds=round(summary["seconds"] * len(values) / len(entry.source.job.lanes()), 3),
     )
 
@@ -174,11 +186,13 @@ def write_report(
     present = [entry for entry in entries if runs.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
     derived = experiment.derive(cells.write(made, folder))
-    everything = sorted(cells.write(derived, folder), key=lambda cell: (list(titles).index(cell.table), cell.setting))
+    everything = cells.write(derived, folder, anew={cell.table for cell in derived})
+    everything.sort(key=lambda cell: (list(titles).index(cell.table), cell.setting))
     text = ["# Results", "", f"Last made by `{command}` with tenuto {tenuto.__version__}.", ""]
     text += [f"**{warning}**", ""] if warning else []
+    text += [part for line in experiment.preface(everything) for part in (line, "")]
     for (table, setting), group in tables.grouped(everything).items():
-        text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`"))
+        text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`", experiment.rank))
     text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]
     checkpoint.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}

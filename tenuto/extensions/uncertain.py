@@ -27,17 +27,24 @@ class Uncertain(AbstractLearnedExtension):
     keep: float = eqx.field(static=True, default=0.5)  # probability that a head heeds a sample
     shared: tuple[int, ...] = eqx.field(static=True, default=())  # hidden layers of all heads, in place of own ones
     epsilon_greedy: bool = eqx.field(static=True, default=False)
+    init_weights: str = eqx.field(static=True, default="uniform")
+    one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share that of the choice
 
     def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
         code_size, J = actions.code_size, self.max_length
-        shape: Any = {"before": self.before, "embed": self.embed, "after": self.after}
+        shape: Any = {"embed": self.embed, "after": self.after, "init": self.init_weights}
 
         def make(size: int, key: Array) -> eqx.Module:
+            if self.one_embedding:
+                return nets.SharedEmbedding(size, code_size, J, self.heads, key, **shape)
             if self.shared:
                 return nets.SharedTrunk(size, code_size, J, self.heads, key, shared=self.shared)
-            return nets.Ensemble(lambda k: nets.OptionNet(size, code_size, J, k, **shape), self.heads, key)
+            before = self.before
+            return nets.Ensemble(
+                lambda k: nets.OptionNet(size, code_size, J, k, before=before, **shape), self.heads, key
+            )
 
-        return nets.reading(obs_size, make, key)
+        return nets.reading(obs_size, make, key, self.init_weights)
 
     def best(
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace

@@ -5,6 +5,7 @@ The loop is told apart what an episode ended with and what the next one begins w
 
 import contextlib
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +24,49 @@ LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a c
 class Seen(NamedTuple):
     """What a step showed, lane by lane."""
 
-    obs: np.ndarray  # after the step: the last one of its episode where that ended
+    obs: np.ndarray | None  # after the step: the last one of its episode where that ended; None where not kept
     reward: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
     fresh: np.ndarray  # to act on next: the first one of the next episode where that ended, else `obs`
+
+
+class Crowd(ABC):
+    """One environment per lane. Actions are sent, and what came of them received later: there may be time between."""
+
+    longest_episode = LONGEST_EPISODE  # of an evaluation
+    shape = Seen(*[np.zeros(0)] * 5)  # what a step shows, as a tree
+    _sent: np.ndarray | None = None
+
+    @abstractmethod
+    def reset(self) -> np.ndarray:
+        """What every lane shows at the start of its first episode."""
+
+    @abstractmethod
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
+        """One step of every lane, or of the active ones, where the others can wait."""
+
+    def send(self, actions: np.ndarray) -> None:
+        """Begin a step of every lane."""
+        self._sent = actions
+
+    def receive(self) -> Seen:
+        """End it. What failed can be sent again."""
+        assert self._sent is not None
+        return self.step(self._sent)
+
+    @abstractmethod
+    def journal(self) -> dict[str, np.ndarray]:
+        """What brings every lane back to where it is, as far as anything can."""
+
+    @abstractmethod
+    def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
+        """Bring the lanes back to where they were, showing `obs` after these returns; which of them are. The others
+        begin an episode anew: `obs` is overwritten with what each lane shows."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the environments."""
 
 
 class Trouble(Exception):  # noqa: N818 (it becomes a UserError once the step is known)
@@ -44,7 +83,7 @@ def episode_seed(seed: int, stream: int, episode: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(stream, episode)).generate_state(1)[0] >> 1)
 
 
-class Separate:
+class Separate(Crowd):
     """One environment per lane, stepped in turn. Episodes are cut (truncated) after `longest` steps, if it is given."""
 
     def __init__(
@@ -67,7 +106,6 @@ class Separate:
         self._taken: list[list[Any] | None] = [[] for _ in self._envs]  # since the reset; None: too many to keep
 
     def reset(self) -> np.ndarray:
-        """Every lane at the start of its first episode."""
         self._episode = [0] * len(self._envs)
         return np.stack([self._reset(lane) for lane in range(len(self._envs))])
 
@@ -164,7 +202,7 @@ class Separate:
             raise Trouble(lane, str(problem)) from None
 
 
-class Together:
+class Together(Crowd):
     """A Gymnasium vector environment with one place per lane. Its state cannot be stored."""
 
     def __init__(self, make: Callable[[int], Any], interface: Interface, seeds: Sequence[int], stream: int):
@@ -240,9 +278,6 @@ class Together:
             except ValueError as problem:
                 raise Trouble(lane, str(problem)) from None
         return np.stack(rows)
-
-
-Crowd = Separate | Together
 
 
 def _number(lane: int, gain: Any) -> float:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,9 +55,11 @@ def make(values: np.ndarray, **fields: Any) -> Cell:
     )
 
 
-def write(cells: Iterable[Cell], folder: Path) -> list[Cell]:
-    """Write `cells.json` and `lanes.csv`, together with the cells an earlier call left there; all of them."""
-    merged = {cell.key: cell for cell in read(folder)} | {cell.key: cell for cell in cells}
+def write(cells: Iterable[Cell], folder: Path, anew: Container[str] = ()) -> list[Cell]:
+    """Write `cells.json` and `lanes.csv`, together with the cells an earlier call left there; all of them.
+
+    Tables that are made anew keep none of their earlier cells."""
+    merged = {cell.key: cell for cell in read(folder) if cell.table not in anew} | {cell.key: cell for cell in cells}
     listed = sorted(merged.values(), key=lambda cell: (cell.table, cell.setting))
     rows = [cell._asdict() | {"ci95": list(cell.ci95)} for cell in listed]
     for row in rows:

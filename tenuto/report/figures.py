@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 from tenuto import records
 from tenuto.envs import Lava
 from tenuto.records import Records
+from tenuto.report.cells import Cell
 
 BINS = 50
 LEAST_WIDTH = 5.5  # inches
@@ -76,12 +77,8 @@ def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     for column, (label, panel) in zip(grid.T, panels.items(), strict=True):
         for name, judged in panel.items():
-            colour = COLOURS[names.index(name) % len(COLOURS)]
             for axis, values in zip(column, (judged.returns, judged.decisions), strict=True):
-                mean, half = values.mean(0), interval(values.T)
-                marker = "." if len(mean) == 1 else None
-                axis.plot(judged.steps, mean, color=colour, label=name, linewidth=1.3, marker=marker)
-                axis.fill_between(judged.steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+                _over_training(axis, judged.steps, values, name, names.index(name))
         for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
             axis.set_ylabel(measured, fontsize=8)
             tidy(axis)
@@ -95,6 +92,57 @@ def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title
     grid[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
     seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
     return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+
+
+def evaluation_returns(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title: str) -> list[Path]:
+    """A panel per key, each with a scale of its own, a curve per agent: returns of evaluations over training."""
+    columns = min(4, len(panels))
+    figure, grid = sheet(-(-len(panels) // columns), columns, 3.6, 2.7)
+    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    for axis, (label, panel) in zip(grid.ravel(), panels.items(), strict=False):
+        for name, judged in panel.items():
+            _over_training(axis, judged.steps, judged.returns, name, names.index(name))
+        axis.set_title(label, fontsize=10)
+        axis.set_xlabel("training steps", fontsize=8)
+        axis.set_ylabel("return", fontsize=8)
+        tidy(axis)
+    for axis in grid.ravel()[len(panels) :]:
+        axis.set_visible(False)
+    found = dict(pair for axis in grid.ravel() for pair in zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(
+        [found[name] for name in names], names, loc="outside lower center", ncols=6, fontsize=8, frameon=False
+    )
+    seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
+    return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+
+
+def _over_training(axis: Axes, steps: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
+    """A curve with its interval; once all colours are used, they come again dashed."""
+    colour, line = COLOURS[number % len(COLOURS)], ("-", "--")[number // len(COLOURS) % 2]
+    mean, half = values.mean(0), interval(values.T)
+    marker = "." if len(mean) == 1 else None
+    axis.plot(steps, mean, color=colour, linestyle=line, label=name, linewidth=1.3, marker=marker)
+    axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+
+
+def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[float]) -> list[Path]:
+    """A group of points per row and a point per column, each with its interval; lines at levels worth seeing."""
+    rows, columns = (list(dict.fromkeys(names)) for names in zip(*((c.row, c.column) for c in cells), strict=True))
+    figure, grid = sheet(1, 1, 1.0 * len(rows), 3.4)
+    axis = grid[0, 0]
+    for level in levels:
+        axis.axhline(level, color="#999999", linewidth=0.8)
+    for i, column in enumerate(columns):
+        mine = [cell for cell in cells if cell.column == column]
+        x = [rows.index(cell.row) + 0.6 * ((i + 0.5) / len(columns) - 0.5) for cell in mine]
+        y = np.asarray([cell.mean for cell in mine])
+        ends = np.nan_to_num(np.abs(np.transpose([cell.ci95 for cell in mine]) - y))  # a single seed has none
+        colour, shape = COLOURS[i % len(COLOURS)], "os"[i // len(COLOURS) % 2]
+        axis.errorbar(x, y, ends, fmt=shape, markersize=4, linewidth=1.2, color=colour, label=column)
+    axis.set_xticks(range(len(rows)), rows, rotation=30, ha="right", fontsize=8)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)
+    tidy(axis)
+    return save(figure, path, f"{title}; mean and 95% interval over seeds")
 
 
 class Visits(NamedTuple):

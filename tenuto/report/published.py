@@ -104,6 +104,14 @@ def _look_up(table: Mapping[str, tuple[float, ...]], name: str, length: int) -> 
     return table[name][CHAIN_LENGTHS.index(length)]
 
 
+RUNS = {"tab:atari": 7, "fig:ablations": 5}  # by how a table's label begins; elsewhere there are 20
+
+
+def runs(table: str) -> int:
+    """How many runs a published number is the mean of."""
+    return next((runs for label, runs in RUNS.items() if table.startswith(label)), 20)
+
+
 class Note(NamedTuple):
     """What is to be told under a table, where a published number rests on a bug or on what we cannot find."""
 

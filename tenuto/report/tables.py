@@ -1,16 +1,22 @@
 """Tables of cells, for the terminal (rich) and for files (Markdown)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.table import Table
 
 from tenuto import stats
-from tenuto.report import published
+from tenuto.report import published, published_atari
 from tenuto.report.cells import Cell
 
 WIDE = 5
 MARK = {True: "✓", False: "✗", None: ""}
+Rank = Callable[[str], Any]  # by which the names of rows and columns are ordered
+
+
+def as_they_come(name: str) -> int:
+    return 0
 
 
 def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
@@ -21,10 +27,10 @@ def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
     return groups
 
 
-def rich_table(cells: Sequence[Cell], title: str) -> Table:
+def rich_table(cells: Sequence[Cell], title: str, rank: Rank = as_they_come) -> Table:
     """One table: each cell ours with its interval, the published value, and a mark where that lies inside."""
     table = Table(title=title, title_justify="left", caption=caption(cells), caption_justify="left")
-    rows, columns, grid = _layout(cells)
+    rows, columns, grid = _layout(cells, rank)
     if len(columns) > WIDE:  # a terminal is high rather than wide
         rows, columns, grid = columns, rows, {(c, r): cell for (r, c), cell in grid.items()}
     table.add_column("")
@@ -36,8 +42,8 @@ def rich_table(cells: Sequence[Cell], title: str) -> Table:
     return table
 
 
-def markdown(cells: Sequence[Cell], title: str) -> str:
-    rows, columns, grid = _layout(cells)
+def markdown(cells: Sequence[Cell], title: str, rank: Rank = as_they_come) -> str:
+    rows, columns, grid = _layout(cells, rank)
     lines = [f"### {title}", "", caption(cells), "", f"| | {' | '.join(columns)} |"]
     lines.append("|---|" + "---:|" * len(columns))
     digits = stats.digits([cell.mean for cell in cells])
@@ -51,21 +57,21 @@ def caption(cells: Sequence[Cell]) -> str:
     seeds = sorted({cell.seeds for cell in cells})
     text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
     if any(cell.published is not None for cell in cells):
-        text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as a mean of 20 runs it has"
-        text += " noise of its own"
+        text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as a mean of"
+        text += f" {published.runs(cells[0].table)} runs it has noise of its own"
         spread = any(cell.published_sd is not None for cell in cells)
         text += "; ± is its standard deviation)." if spread else ")."
         named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
         table, setting = cells[0].table, cells[0].setting
-        for note in published.NOTES:
+        for note in (*published.NOTES, *published_atari.NOTES):
             if table.startswith(note.tables) and note.name in named and note.setting in (None, setting):
                 text += f" {note.text}"
     return text
 
 
-def _layout(cells: Sequence[Cell]) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    columns = list(dict.fromkeys(cell.column for cell in cells))
+def _layout(cells: Sequence[Cell], rank: Rank) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:
+    rows = sorted(dict.fromkeys(cell.row for cell in cells), key=rank)
+    columns = sorted(dict.fromkeys(cell.column for cell in cells), key=rank)
     if all(column.isdigit() for column in columns):
         columns.sort(key=int)
     if all(row.isdigit() for row in rows):

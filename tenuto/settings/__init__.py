@@ -8,11 +8,16 @@ from tenuto import envs
 from tenuto.agents import Agent, able, named
 from tenuto.errors import UserError
 from tenuto.loop import Task
-from tenuto.settings import chain, lava, outside, pendulum
+from tenuto.settings import atari, chain, lava, outside, pendulum
 
-__all__ = ["FAMILIES", "assemble", "assemble_on", "chain", "family_of", "lava", "outside", "pendulum"]
+__all__ = ["FAMILIES", "assemble", "assemble_on", "atari", "chain", "family_of", "lava", "outside", "pendulum"]
 
-FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum, "outside": outside}
+FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum, "atari": atari, "outside": outside}
+
+
+def counts_steps(family: ModuleType) -> bool:
+    """Whether a run of this family is counted in steps, not in episodes."""
+    return hasattr(family, "STEPS")
 
 
 def family_of(env: str) -> ModuleType:
@@ -35,17 +40,17 @@ def assemble_on(
     episodes: int | None = None,
     steps: int | None = None,
 ) -> Task:
-    """The same on an environment that is already there. Of the paper's environments a run counts episodes, of others
-    steps."""
+    """The same on an environment that is already there. A run counts episodes in the paper's environments that are
+    compiled, and steps in others."""
     if not (named(agent) if isinstance(agent, str) else agent).suits(env.actions):
         who = f"agent '{agent}'" if isinstance(agent, str) else "this agent"
         can = ", ".join(able(env.actions))
         raise UserError(f"{who} cannot act here: the environment has {env.actions.words}; these can: {can}")
     schedule = schedule or next(iter(family.SCHEDULES))
-    if family is outside:
-        steps = steps or outside.STEPS
+    if counts_steps(family):
+        steps = steps or family.STEPS
         budget: dict[str, Any] = {"steps": steps}
-        task = outside.assemble(agent, env, setting, schedule, steps)
+        task = family.assemble(agent, env, setting, schedule, steps)
     else:
         episodes = episodes or family.EPISODES
         task, budget = family.assemble(agent, env, setting, schedule, episodes), {"episodes": episodes}

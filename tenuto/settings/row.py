@@ -28,7 +28,7 @@ class Row:
 
         steered = isinstance(agent.extension, Uncertain) and isinstance(agent.lam, Constant)
         lam = Constant(self.lam) if self.lam is not None and steered else fit(agent.lam)
-        return Agent(fit(agent.action), fit(agent.extension), lam, agent.n_step and self.n_step)
+        return Agent(fit(agent.action), fit(agent.extension), lam, agent.n_step and self.n_step, agent.one_eye)
 
     def make_plan(self, **more: Any) -> Plan:
         return Plan(**self.plan, **more)

@@ -1,0 +1,168 @@
+"""How fast lanes train on an Atari game, whole pipeline: emulation, acting, replay, learning; no evaluation. The last
+line is one JSON object.
+
+    python benchmarks/atari.py                         # Road Runner, UTE, 1, 7 and 28 lanes
+    python benchmarks/atari.py --lanes 28 --groups 2 4 --precision bfloat16
+    python benchmarks/atari.py --lanes 7 --parts       # emulators, acting and learning by themselves too
+
+Learning begins after some hundred steps instead of ten thousand; nothing else differs from a run of the setting.
+Rates are env steps (4 frames each) per second in sum over lanes, the median over chunks.
+"""
+
+import dataclasses
+import json
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from tenuto import compiled, host, loop
+from tenuto.devices import start_jax
+from tenuto.jobs import Job
+from tenuto.loop import Task
+from tenuto.outside import Atari, Emulators
+from tenuto.runs import groups_for
+
+THEIRS = {"ute": 113, "ute-adaptive": 113, "ddqn": 209, "temporl": 306}  # the authors' code on an H200, env steps/s
+LEARNING_STARTS = 400
+
+
+@dataclass
+class Options:
+    game: str = "road_runner"
+    """Which game."""
+    agent: str = "ute"
+    """Which agent."""
+    setting: str = "released"
+    """released, text or standard."""
+    lanes: list[int] = field(default_factory=lambda: [1, 7, 28])
+    """Numbers of lanes, each measured by itself."""
+    groups: list[int] = field(default_factory=list)
+    """Numbers of groups that take turns; as in a run where none is said."""
+    precision: list[str] = field(default_factory=lambda: ["tensorfloat32"])
+    """Of updates: float32, tensorfloat32, bfloat16."""
+    synchronous: bool = False
+    """Lanes wait for an update before they choose."""
+    parts: bool = False
+    """Measure emulators, acting and learning by themselves too."""
+    chunks: int = 5
+    """Chunks that are timed."""
+    steps: int = 400
+    """Steps of each lane in a chunk."""
+
+
+def tasks_of(options: Options, lanes: int, precision: str) -> list[Task]:
+    job = Job(f"atari-{options.game}", options.agent, setting=options.setting, seeds=lanes, precision=precision)
+    task = job.tasks()[0]
+    return [dataclasses.replace(task, plan=dataclasses.replace(task.plan, learning_starts=LEARNING_STARTS))] * lanes
+
+
+def emulators_of(task: Task, seeds: Any, purpose: int) -> Emulators:
+    assert isinstance(task.env, Atari)
+    return Emulators(task.env, seeds, purpose)
+
+
+def pipeline(tasks: list[Task], groups: int, options: Options) -> dict[str, Any]:
+    """The whole of training."""
+    program = host.in_groups(
+        groups,
+        tasks,
+        list(range(len(tasks))),
+        lambda seeds, purpose: emulators_of(tasks[0], seeds, purpose),
+        overlap=not options.synchronous,
+    )
+    began = time.perf_counter()
+    program.begin()
+    rounds = options.steps // program.learn_every
+    while program.t <= program.first_update:
+        program.advance(rounds)
+    compiling, seconds = time.perf_counter() - began, []
+    for _ in range(options.chunks):
+        began = time.perf_counter()
+        program.advance(rounds)
+        seconds.append(time.perf_counter() - began)
+    program.close()
+    rates = [len(tasks) * rounds * program.learn_every / s for s in seconds]
+    used = jax.local_devices()[0].memory_stats() or {}
+    return {
+        "env_steps_per_s": round(statistics.median(rates)),
+        "slowest": round(min(rates)),
+        "fastest": round(max(rates)),
+        "begin_s": round(compiling, 1),
+        "peak_gb_per_lane": round(used.get("peak_bytes_in_use", 0) / len(tasks) / 1e9, 2),
+    }
+
+
+def emulation(task: Task, lanes: int, steps: int) -> float:
+    """Emulators in lockstep, with random actions: env steps per second."""
+    crowd, draw = emulators_of(task, range(lanes), 0), np.random.default_rng(0)
+    crowd.reset()
+    assert isinstance(task.env, Atari)
+    actions = draw.integers(0, task.env.num_actions, (steps, lanes))
+    began = time.perf_counter()
+    for action in actions:
+        crowd.step(action)
+    rate = lanes * steps / (time.perf_counter() - began)
+    crowd.close()
+    return round(rate)
+
+
+def learning(tasks: list[Task], updates: int) -> dict[str, float]:
+    """Updates and choices by themselves, on replay full of blanks: what they would allow in env steps per second."""
+    stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
+    keys = jax.vmap(jax.random.key)(np.arange(len(tasks), dtype=np.uint32))
+    lanes, _ = compiled.start(stacked, keys)
+    spans = np.broadcast_to(np.arange(1, lanes.replay.spans.shape[1] + 1, dtype=np.int32), lanes.replay.spans.shape)
+    lanes = lanes._replace(replay=dataclasses.replace(lanes.replay, spans=jax.device_put(spans)))
+    learn = jax.jit(
+        lambda brain, lanes, t: jax.vmap(loop.learn, (0, 0, None))(stacked, lanes._replace(brain=brain), t).brain,
+        donate_argnums=0,
+    )
+    draw = jax.vmap(loop.draw, (0, 0, None))
+    choose = jax.jit(lambda lanes, t: host.choose(stacked, lanes, t, draw(stacked, lanes.step_key, t)).option.action)
+    brain = jax.tree.map(lambda x: x.copy(), lanes.brain)
+    every, begun = tasks[0].plan.learn_every, len(spans[0]) - 1
+    times: dict[str, float] = {}
+    for name in ("update", "choice"):
+        for timed in (False, True):
+            began = time.perf_counter()
+            for i in range(updates if timed else 3):
+                if name == "update":
+                    brain = learn(brain, lanes, np.int32(begun - begun % every + every * i))
+                else:
+                    jax.block_until_ready(choose(lanes, np.int32(i)))
+            jax.block_until_ready(brain)
+            times[name] = (time.perf_counter() - began) / updates
+    return {
+        "update_ms_per_lane": round(1e3 * times["update"] / len(tasks), 3),
+        "updates_allow": round(every * len(tasks) / times["update"]),
+        "choice_ms": round(1e3 * times["choice"], 3),
+    }
+
+
+def main(options: Options) -> None:
+    start_jax()
+    found = []
+    for lanes in options.lanes:
+        for precision in options.precision:
+            tasks = tasks_of(options, lanes, precision)
+            for groups in options.groups or [groups_for(lanes)]:
+                line: dict[str, Any] = {"lanes": lanes, "groups": groups, "precision": precision}
+                line |= pipeline(tasks, groups, options)
+                if options.agent in THEIRS:
+                    line["times_theirs"] = round(line["env_steps_per_s"] / THEIRS[options.agent], 1)
+                if options.parts:
+                    line |= {"emulators_alone": emulation(tasks[0], lanes, 500)} | learning(tasks, 30)
+                print(line, flush=True)
+                found.append(line)
+    about = {"game": options.game, "agent": options.agent, "setting": options.setting}
+    device = {"device": jax.local_devices()[0].device_kind, "jax": jax.__version__}
+    print(json.dumps(about | {"synchronous": options.synchronous, "measured": found} | device))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
