@@ -272,7 +272,7 @@ def reproduce_atari(command: ReproduceAtari, words: list[str]) -> None:
     from tenuto.experiments import atari
 
     if command.quick:
-        unsaid = {name: value for name, value in atari.QUICK.items() if getattr(command, name) is None}
+        unsaid = {name: value for name, value in atari.trial(command.parts).items() if getattr(command, name) is None}
         command = dataclasses.replace(command, **unsaid)
     items = atari.items(command.parts, command.games, command.agents)
     reproduce("atari", command, items, words, atari.STEPS if command.steps is None else command.steps)

@@ -219,8 +219,8 @@ class ReproduceAtari(ReproduceFlags):
     steps: int | None = None
     """Environment steps (of 4 frames) that each lane is trained for; by default the paper's 2,500,000."""
     quick: bool = False
-    """A trial run to see that all works: 400 steps, 1 seed, ddqn and ute on road_runner, except for what is said
-    otherwise. Its numbers mean nothing."""
+    """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, except for what
+    is said otherwise. Its numbers mean nothing."""
 
 
 @dataclasses.dataclass

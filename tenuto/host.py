@@ -8,6 +8,7 @@ that follows an update is then chosen by the networks before it. `SideBySide` do
 while one group of lanes waits for its environments, others use the device.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -28,6 +29,8 @@ from tenuto.types import Event, Option, TimeStep
 
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
 AHEAD = 512  # steps whose randomness is drawn at a time
+GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS takes a third of the time to compile, none more to run
+LARGE = 100_000  # numbers of a matrix that acts in the plan's precision
 
 
 class Chosen(NamedTuple):
@@ -85,11 +88,11 @@ Leaves = list[Any]
 
 
 class Parts(NamedTuple):
-    """The lanes in three: what a step changes, the networks that act, and what else an update changes. What does not
-    change is not handed back and forth at every step; nor are keys, which never change."""
+    """The lanes in three: what a step changes, the networks, and what else an update changes. What does not change is
+    not handed back and forth at every step; nor are keys, which never change."""
 
     moving: Any
-    acting: Any
+    nets: Any
     rest: Any
 
 
@@ -100,7 +103,7 @@ def take_apart(lanes: Lane) -> Parts:
 
 
 def put_together(parts: Parts, keys: tuple[Any, Any]) -> Lane:
-    (action, extension), (target, *optimisers) = parts.acting, parts.rest
+    (action, extension), (target, *optimisers) = parts.nets, parts.rest
     brain = loop.Brain(action, target, extension, *optimisers)
     return parts.moving._replace(brain=brain, step_key=keys[0], learn_key=keys[1])
 
@@ -113,71 +116,103 @@ class Shapes(NamedTuple):
     chosen: Any
     drawn: Any
     seen: Any
+    rows: tuple[tuple[tuple[int, ...], str], ...]  # shape and type of a lane's row in each leaf of what is seen
+    copied: tuple[int, ...]  # leaves of the networks that act in lower precision
+
+
+class Now(NamedTuple):
+    """What else of a step changes from one to the next."""
+
+    clock: Array
+    events: Array  # (AHEAD, fields, lanes): they gather there until somebody asks
+    chosen: Leaves
 
 
 class Calls(NamedTuple):
     """What is compiled, over bare leaves: taking trees apart at every call would cost more time than a small network.
-    For the same reason keys come as bare numbers, randomness for many steps at a time, and events leave as one array
-    (fields, lanes)."""
+    For the same reason what is seen comes as one array of bytes (lanes, bytes), keys as bare numbers, and randomness
+    for many steps at a time. All that changes is written over what was there: a GPU's graph of kernels is launched as
+    it is only if everything lies where it lay before; to mend it takes longer than all else."""
 
-    turn: Callable[..., Any]  # a step without an update: (moving, event, chosen)
-    turn_and_learn: Callable[..., Any]  # a step, an update, then the choice: (moving, acting, rest, event, chosen)
-    learn: Callable[..., Any]  # an update by itself: (acting, rest)
+    turn: Callable[..., Any]  # a step without an update: (moving, now)
+    turn_and_learn: Callable[..., Any]  # a step, an update, then the choice: (moving, now, nets, rest)
+    learn: Callable[..., Any]  # an update by itself: (nets, rest, copies)
+    copies: Callable[..., Any]  # of the leaves of networks that act in lower precision,
+    copied: tuple[int, ...]  # which are these
+
+
+def in_bytes(leaves: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays (lanes, ...) as one: a device takes one array in much less time than a few."""
+    rows = [np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) for x in leaves]
+    return np.concatenate(rows, axis=1)
+
+
+def from_bytes(packed: Array, rows: Sequence[tuple[tuple[int, ...], str]]) -> Iterator[Array]:
+    """The arrays that were made one."""
+    used = 0
+    for shape, kind in rows:
+        size = np.dtype(kind).itemsize
+        count = int(np.prod(shape)) * size
+        own, used = packed[:, used : used + count], used + count
+        if size == 1:
+            yield own.reshape(-1, *shape).astype(kind)
+        else:
+            yield jax.lax.bitcast_convert_type(own.reshape(len(own), *shape, size), jnp.dtype(kind))
 
 
 @cache
 def compiled_calls(shapes: Shapes) -> Calls:
-    def lanes_of(moving: Leaves, acting: Leaves, rest: Leaves | None, keys: Array | None) -> Lane:
+    on_cpu = jax.local_devices()[0].platform == "cpu"
+    jit = jax.jit if on_cpu else partial(jax.jit, compiler_options=GPU_OPTIONS)
+
+    def lanes_of(moving: Leaves, nets: Leaves, rest: Leaves | None, keys: Array | None) -> Lane:
         parts = Parts(
             jax.tree.unflatten(shapes.parts.moving, moving),
-            jax.tree.unflatten(shapes.parts.acting, acting),
+            jax.tree.unflatten(shapes.parts.nets, nets),
             jax.tree.unflatten(shapes.parts.rest, rest) if rest is not None else [()] * 3,
         )
         return put_together(parts, ((), jax.random.wrap_key_data(keys) if keys is not None else ()))
 
-    def step(lanes: Lane, tasks: Leaves, chosen: Leaves, drawn: Leaves, seen: Leaves, t: Clock, learn: bool) -> Any:
+    def step(lanes: Lane, current: Now, tasks: Leaves, drawn: Leaves, seen: Array, learn: bool) -> tuple[Lane, Now]:
+        t, leaves = current.clock, list(from_bytes(seen, shapes.rows))
         now, then = (jax.tree.unflatten(shapes.drawn, [x[t % AHEAD + i] for x in drawn]) for i in (0, 1))
-        option, task = jax.tree.unflatten(shapes.chosen, chosen), jax.tree.unflatten(shapes.tasks, tasks)
-        shown = jax.tree.unflatten(shapes.seen, seen)
+        option, task = jax.tree.unflatten(shapes.chosen, current.chosen), jax.tree.unflatten(shapes.tasks, tasks)
+        shown = jax.tree.unflatten(shapes.seen, leaves)
         lanes, event, following = turn(task, lanes, option, shown, t, now, then, learn=learn)
         packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
-        moving, acting, rest = map(jax.tree.leaves, take_apart(lanes))
-        return moving, acting, rest, packed, jax.tree.leaves(following)
+        events = jax.lax.dynamic_update_index_in_dim(current.events, packed, t % AHEAD, 0)
+        return lanes, Now(t + 1, events, jax.tree.leaves(following))
 
-    @partial(jax.jit, donate_argnames=("moving",))
-    def turn_only(
-        moving: Leaves, acting: Leaves, tasks: Leaves, chosen: Leaves, drawn: Leaves, seen: Leaves, t: Clock
-    ) -> Any:
-        moved = step(lanes_of(moving, acting, None, None), tasks, chosen, drawn, seen, t, learn=False)
-        return moved[0], *moved[3:]
+    def copies(nets: Leaves) -> Leaves:
+        return [nets[i].astype(jnp.bfloat16) for i in shapes.copied]
 
-    @partial(jax.jit, donate_argnames=("moving", "acting", "rest"))
+    @partial(jit, donate_argnames=("moving", "now"))
+    def turn_only(moving: Leaves, now: Now, nets: Leaves, tasks: Leaves, drawn: Leaves, seen: Array) -> Any:
+        lanes, now = step(lanes_of(moving, nets, None, None), now, tasks, drawn, seen, learn=False)
+        return jax.tree.leaves(take_apart(lanes).moving), now
+
+    @partial(jit, donate_argnames=("moving", "now", "nets", "rest"))
     def turn_and_learn(
-        moving: Leaves,
-        acting: Leaves,
-        rest: Leaves,
-        keys: Array,
-        tasks: Leaves,
-        chosen: Leaves,
-        drawn: Leaves,
-        seen: Leaves,
-        t: Clock,
+        moving: Leaves, now: Now, nets: Leaves, rest: Leaves, keys: Array, tasks: Leaves, drawn: Leaves, seen: Array
     ) -> Any:
-        return step(lanes_of(moving, acting, rest, keys), tasks, chosen, drawn, seen, t, learn=True)
+        lanes, now = step(lanes_of(moving, nets, rest, keys), now, tasks, drawn, seen, learn=True)
+        moving, nets, rest = map(jax.tree.leaves, take_apart(lanes))
+        return moving, now, nets, rest
 
-    @partial(jax.jit, donate_argnames=("acting", "rest"))
-    def learn(moving: Leaves, acting: Leaves, rest: Leaves, keys: Array, tasks: Leaves, t: Clock) -> Any:
+    @partial(jit, donate_argnames=("nets", "rest", "old"))
+    def learn(moving: Leaves, clock: Array, nets: Leaves, rest: Leaves, old: Leaves, keys: Array, tasks: Leaves) -> Any:
         task = jax.tree.unflatten(shapes.tasks, tasks)
-        lanes = jax.vmap(loop.learn, (0, 0, None))(task, lanes_of(moving, acting, rest, keys), t)
-        _, acted, others = map(jax.tree.leaves, take_apart(lanes))
-        return acted, others
+        lanes = jax.vmap(loop.learn, (0, 0, None))(task, lanes_of(moving, nets, rest, keys), clock)
+        _, taught, others = map(jax.tree.leaves, take_apart(lanes))
+        return taught, others, copies(taught)
 
-    return Calls(turn_only, turn_and_learn, learn)
+    return Calls(turn_only, turn_and_learn, learn, jax.jit(copies), shapes.copied)
 
 
-def unpacked(events: list[Any]) -> Event:
-    """Packed events of some steps as arrays (steps, lanes)."""
-    fields = np.stack(jax.device_get(events), axis=1)
+def unpacked(gathered: list[Any], began: int, t: int) -> Event:
+    """The events from clock `began` up to t as arrays (steps, lanes); they gathered in so many arrays."""
+    skipped = began % AHEAD
+    fields = np.concatenate(gathered)[skipped : skipped + t - began].swapaxes(0, 1)
     kinds = (np.float32, np.bool_, np.uint16, np.float32, np.uint16)
     return Event(*(jnp.asarray(x.astype(kind)) for x, kind in zip(fields, kinds, strict=True)))
 
@@ -274,27 +309,17 @@ class Program:
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
-        chunk: list[Chunk] = []
-        for _ in self.steps(rounds, stop, chunk):
-            pass
-        return chunk[0]
-
-    def steps(self, rounds: int, stop: Callable[[], bool], chunk: list[Chunk]) -> Iterator[None]:
-        """`advance`, one step at a time, so that others can take theirs in between; the chunk's records are put into
-        the list when it is done."""
         began, before = self.t, np.array(self._lanes.episode)  # a copy: the lanes' own memory is used again
         events: list[Any] = []
         try:
-            for event in self._live(rounds * self.learn_every - self.t % self.learn_every, stop):
-                events.append(event)
-                yield
+            self._live(rounds * self.learn_every - self.t % self.learn_every, stop, events)
         except Failed as failure:
-            failure.chunk = self._summary(events, before, began) if events else None
+            failure.chunk = self._summary(events, before, began) if self.t > began else None
             raise
-        chunk.append(self._summary(events, before, began))
+        return self._summary(events, before, began)
 
-    def _live(self, num: int, stop: Callable[[], bool]) -> Iterator[Array]:
-        """Up to so many steps; the packed events of each. The lanes are whole again when it ends, however it ends."""
+    def _live(self, num: int, stop: Callable[[], bool], events: list[Any]) -> None:
+        """Up to so many steps, whose events gather in arrays. The lanes are whole again however it ends."""
         whole, parts = self._lanes, take_apart(self._lanes)
         keys = jax.random.key_data(whole.learn_key)
         ahead = draw_ahead(self._tasks, whole.step_key, np.int32(self.t - self.t % AHEAD))
@@ -302,45 +327,76 @@ class Program:
         if chosen is None:
             first = jax.tree.map(lambda x: x[self.t % AHEAD], ahead)
             chosen = choose(self._tasks, whole, np.int32(self.t), first)
-        tasks, option, drawn = map(jax.tree.leaves, (self._tasks, chosen, ahead))
-        action = next(i for i, leaf in enumerate(option) if leaf is chosen.option.action)
-        moving, acting, rest = map(jax.tree.leaves, parts)
-        shapes = Shapes(*map(jax.tree.structure, (self._tasks, None, chosen, ahead, self._crowd.shape)))
-        shapes = shapes._replace(parts=Parts(*map(jax.tree.structure, parts)))
-        calls = compiled_calls(shapes)
+        tasks, drawn = jax.tree.leaves(self._tasks), jax.tree.leaves(ahead)
+        action = next(i for i, leaf in enumerate(jax.tree.leaves(chosen)) if leaf is chosen.option.action)
+        gathering = jnp.zeros((AHEAD, len(Event._fields), len(self._padded)))
+        now = Now(jnp.int32(self.t), gathering, jax.tree.leaves(chosen))
+        moving, nets, rest = map(jax.tree.leaves, parts)
+        calls: Calls | None = None
         try:
-            self._crowd.send(self._sane(option[action]))
+            self._crowd.send(self._sane(now.chosen[action]))
             for left in range(num - 1, -1, -1):
-                if self.t % AHEAD == 0:
+                if self.t % AHEAD == 0 and left < num - 1:
                     drawn = jax.tree.leaves(draw_ahead(self._tasks, whole.step_key, np.int32(self.t)))
-                seen = jax.tree.leaves(self._with_twins(self._checked(self._crowd.receive)))
-                now, after = np.int32(self.t), self.t + 1
+                    events.append(np.asarray(now.events))
+                shown = self._checked(self._crowd.receive)
+                leaves = jax.tree.leaves(self._with_twins(shown))
+                if calls is None:
+                    calls = compiled_calls(self._shapes(parts, chosen, ahead, shown, leaves))
+                    acting, copies = self._acting(nets, calls, calls.copies(nets))
+                seen, after = in_bytes(leaves), self.t + 1
                 learn = after % self.learn_every == 0 and after - self.learn_every >= self.first_update
                 if learn and not self._overlap:
-                    moving, acting, rest, event, option = calls.turn_and_learn(
-                        moving, acting, rest, keys, tasks, option, drawn, seen, now
-                    )
+                    moving, now, nets, rest = calls.turn_and_learn(moving, now, nets, rest, keys, tasks, drawn, seen)
+                    acting, copies = self._acting(nets, calls, calls.copies(nets) if calls.copied else [])
                 else:
-                    moving, event, option = calls.turn(moving, acting, tasks, option, drawn, seen, now)
-                if learn and self._overlap:
-                    acting, rest = calls.learn(moving, acting, rest, keys, tasks, np.int32(after))
+                    moving, now = calls.turn(moving, now, acting, tasks, drawn, seen)
                 self.t = after
-                last = left == 0 or stop()
-                if not last:
-                    self._crowd.send(self._sane(option[action]))
-                yield event
-                if last:
+                going_on = left > 0 and not stop()
+                if going_on:
+                    self._crowd.send(self._sane(now.chosen[action]))
+                if learn and self._overlap:
+                    nets, rest, copies = calls.learn(moving, now.clock, nets, rest, copies, keys, tasks)
+                    acting, copies = self._acting(nets, calls, copies)
+                if not going_on:
                     return
         finally:
-            trees = [jax.tree.unflatten(s, x) for s, x in zip(shapes.parts, (moving, acting, rest), strict=True)]
+            events.append(np.asarray(now.events))
+            structures = map(jax.tree.structure, parts)
+            trees = [jax.tree.unflatten(s, x) for s, x in zip(structures, (moving, nets, rest), strict=True)]
             self._lanes = put_together(Parts(*trees), (whole.step_key, whole.learn_key))
             # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
-            self._chosen = jax.tree.unflatten(shapes.chosen, option) if self._overlap else None
+            self._chosen = jax.tree.unflatten(jax.tree.structure(chosen), now.chosen) if self._overlap else None
+
+    def _shapes(self, parts: Parts, chosen: Chosen, ahead: Draws, shown: Seen, leaves: Leaves) -> Shapes:
+        structure = jax.tree.structure
+        copied: tuple[int, ...] = ()
+        if self._tasks.plan.dtype == jnp.bfloat16:
+            sizes = [x.size // len(x) for x in jax.tree.leaves(parts.nets)]
+            copied = tuple(i for i, size in enumerate(sizes) if size >= LARGE)
+        return Shapes(
+            tasks=structure(self._tasks),
+            parts=Parts(*map(structure, parts)),
+            chosen=structure(chosen),
+            drawn=structure(ahead),
+            seen=structure(shown),
+            rows=tuple((x.shape[1:], x.dtype.str) for x in leaves),
+            copied=copied,
+        )
+
+    def _acting(self, nets: Leaves, calls: Calls, copies: Leaves) -> tuple[Leaves, Leaves]:
+        """The networks as they act: large matrices in the precision they are multiplied in, which halves the time it
+        takes to read them; and these copies."""
+        acting = list(nets)
+        for i, copy in zip(calls.copied, copies, strict=True):
+            acting[i] = copy
+        return acting, copies
 
     def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
-        sizes = {"rows": len(events) + 1, "J": self.max_length}
+        stream = unpacked(events, began, self.t)
+        sizes = {"rows": len(stream.over) + 1, "J": self.max_length}
         self._running, chunk = summarise(
-            self._tasks, self._lanes, self._running, unpacked(events), before, np.int32(began), **sizes
+            self._tasks, self._lanes, self._running, stream, before, np.int32(began), **sizes
         )
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], chunk)
 
@@ -460,10 +516,10 @@ class Program:
 
 
 class SideBySide:
-    """Groups of lanes that take turns on one device: while the environments of some are at work, others learn and act.
+    """Groups of lanes that share a device: while the environments of some are at work, others learn and act.
 
-    Each group is a program of its own with a clock of its own, a step behind the one before it, so that their updates
-    fall on different steps; whenever nobody is advancing, all clocks are the same. Used as a single program is.
+    Each group is a program of its own, with a thread and a clock of its own; whenever nobody is advancing, all clocks
+    are the same. Used as a single program is.
     """
 
     def __init__(self, groups: Sequence[Program]):
@@ -484,34 +540,32 @@ class SideBySide:
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
-        goal: list[int] = []  # where to stop, once asked to: a step ahead of the foremost
+        goal: list[int] = []  # where to stop, once asked to: ahead of the foremost
+        lock = threading.Lock()
 
         def stop_there(group: Program) -> bool:
-            return bool(goal) and group.t >= goal[0]
-
-        chunks: list[list[Chunk]] = [[] for _ in self._groups]
-        waiting = [g.steps(rounds, partial(stop_there, g), c) for g, c in zip(self._groups, chunks, strict=True)]
-        going: list[Iterator[None]] = []
-        try:
-            while waiting or going:
-                going += waiting[:1]
-                del waiting[:1]
-                going = [steps for steps in going if next(steps, self) is not self]
+            with lock:
                 if not goal and stop():
-                    goal.append(max(group.t for group in self._groups) + 1)
+                    goal.append(max(other.t for other in self._groups) + 2)
+                return bool(goal) and group.t >= goal[0]
+
+        try:
+            chunks = self._each(lambda group: group.advance(rounds, partial(stop_there, group)))
         except Failed as failure:
             # The others are at other steps by now: there is no common state to keep.
             raise UserError(f"{failure}; go on from the last checkpoint with `tenuto resume`") from failure
-        finally:
-            for steps in going:
-                steps.close()  # type: ignore[attr-defined]
-        width = max(chunk.returns.shape[1] for (chunk,) in chunks)
-        return _joined([_widened(chunk, width) for (chunk,) in chunks])
+        width = max(chunk.returns.shape[1] for chunk in chunks)
+        return _joined([_widened(chunk, width) for chunk in chunks])
+
+    def _each(self, do: Callable[[Program], Any]) -> list[Any]:
+        """What each group answers: all at a time on a GPU, one after the other on a CPU, which has no time to spare."""
+        at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else len(self._groups)
+        with ThreadPoolExecutor(at_a_time) as pool:
+            return list(pool.map(do, self._groups))
 
     def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
         """Judge every lane as it is now; None if it was asked to stop."""
-        with ThreadPoolExecutor(len(self._groups)) as pool:
-            judged = list(pool.map(lambda group: group.evaluate(episodes, stop), self._groups))
+        judged = self._each(lambda group: group.evaluate(episodes, stop))
         found = [one for one in judged if one is not None]
         return _joined(found) if len(found) == len(judged) else None
 

@@ -5,6 +5,7 @@ once. What ale-py leaves to its defaults is said here, option by option: its vec
 in them, and so does what was published.
 """
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ def games() -> tuple[str, ...]:
     return tuple(sorted(roms.get_all_rom_ids()))
 
 
+@functools.cache
 def _num_actions(game: str, full: bool) -> int:
     ale_py = _ale()
     if game not in games():
@@ -151,8 +153,6 @@ class Emulators(Crowd):
 
     The state of emulators cannot be stored: after a resume each lane begins a new game.
     """
-
-    shape = Seen(None, *[np.zeros(0)] * 4)  # the screen after an episode's last step is not kept
 
     def __init__(self, spec: Atari, seeds: Sequence[int], purpose: int, threads: int = 0):
         _ale()

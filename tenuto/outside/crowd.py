@@ -35,7 +35,6 @@ class Crowd(ABC):
     """One environment per lane. Actions are sent, and what came of them received later: there may be time between."""
 
     longest_episode = LONGEST_EPISODE  # of an evaluation
-    shape = Seen(*[np.zeros(0)] * 5)  # what a step shows, as a tree
     _sent: np.ndarray | None = None
 
     @abstractmethod
