@@ -48,7 +48,7 @@ class Options:
     synchronous: bool = False
     """Lanes wait for an update before they choose."""
     parts: bool = False
-    """Measure emulators, acting and learning by themselves too."""
+    """Measure emulators in lockstep, and acting and learning of one group, by themselves too."""
     chunks: int = 5
     """Chunks that are timed."""
     steps: int = 400
@@ -156,7 +156,9 @@ def main(options: Options) -> None:
                 if options.agent in THEIRS:
                     line["times_theirs"] = round(line["env_steps_per_s"] / THEIRS[options.agent], 1)
                 if options.parts:
-                    line |= {"emulators_alone": emulation(tasks[0], lanes, 500)} | learning(tasks, 30)
+                    line |= {"emulators_alone": emulation(tasks[0], lanes, 500)} | learning(
+                        tasks[: lanes // groups], 30
+                    )
                 print(line, flush=True)
                 found.append(line)
     about = {"game": options.game, "agent": options.agent, "setting": options.setting}

@@ -135,7 +135,8 @@ def resume(command: Resume) -> None:
 def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
     import jax
 
-    from tenuto import runs, trackers
+    from tenuto import outlook, runs, trackers
+    from tenuto.envs import is_atari
     from tenuto.errors import UserError
     from tenuto.report import pictures
 
@@ -150,6 +151,10 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]
         return
     if begun:
         say(f"{folder} holds an unfinished run: going on with it.")
+    if is_atari(job.envs[0]):
+        outlook.check_disk([job], 1, folder)
+        for line in outlook.describe([job], 1):
+            say(line)
     stop = threading.Event()
     lanes = job.lanes()
     with stop_on_ctrl_c(stop), bars() as progress:
@@ -354,6 +359,7 @@ def show_outlook(todo: "Sequence[Job]", out: Path, at_a_time: int) -> None:
 
     at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else at_a_time
     left = [job for job in todo if not runs.finished(out / "jobs" / job.name)]
+    outlook.check_disk(left, at_a_time, out)
     for line in outlook.describe(left, at_a_time) if left else ():
         say(line)
 

@@ -31,15 +31,15 @@ class Train:
     """
 
     env: list[str]
-    """Environment(s): chain-50, lava-bridge, lava:my_map.txt, pendulum-v1 (`tenuto list` shows all), or one of
-    Gymnasium, for example CartPole-v1; `module:Name-v0` imports the module first."""
+    """Environment(s): chain-50, lava-bridge, lava:my_map.txt, pendulum-v1, atari-road_runner (`tenuto list` shows all),
+    or one of Gymnasium, for example CartPole-v1; `module:Name-v0` imports the module first."""
     agent: str
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same run."""
     setting: str = ""
     """Hyper-parameters: on the paper's environments `released` (what the authors' code ran, the default) or `text` (the
-    paper's table); on others `standard`."""
+    paper's table); on others `standard`, which Atari games have too."""
     seeds: int = 20
     """How many seeds each combination of values is trained with."""
     first_seed: int = 0
@@ -48,7 +48,8 @@ class Train:
     """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150,
     of which the first 5 are random)."""
     steps: int | None = None
-    """Environment steps each lane is trained for, on Gymnasium's environments; by default 50,000."""
+    """Environment steps each lane is trained for, on Gymnasium's environments and Atari games; by default 50,000, on
+    Atari games 2,500,000."""
     env_args: str = ""
     """What a Gymnasium environment is made with, as JSON: '{"continuous": true}'."""
     scale_observations: bool = True
@@ -56,11 +57,11 @@ class Train:
     schedule: list[str] | None = None
     """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
     lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, 0
-    on Gymnasium's environments.
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, -0.5 on
+    Atari games, 0 on Gymnasium's environments.
     Adaptive agents, such as ute-ddpg, pick it per episode unless it is given here."""
     mu: list[float] | None = None
-    """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25."""
+    """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25, on Atari games 2."""
     gamma: list[float] | None = None
     """Discount(s) per step; by default the setting's (chain 0.99 or 0.999, else 0.99)."""
     learning_rate: list[float] | None = None
@@ -72,11 +73,19 @@ class Train:
     and with other continuous actions, else 10."""
     heads: int | None = None
     """Number of heads B in UTE's ensemble; by default 10."""
+    precision: str | None = None
+    """Of updates: float32, tensorfloat32 (a GPU's, with factors of 10 bits; the default on the pendulum and on Atari
+    games) or bfloat16 (hidden layers of 8 bits: fastest on a GPU)."""
+    synchronous: bool = False
+    """On Atari games, wait for an update before the next choice; by default the one step after an update is chosen by
+    the networks before it, so that emulators and updates go on at the same time. Both repeat for a seed."""
     evaluate_every: int | None = None
-    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, a tenth of the run
-    on Gymnasium's environments, else none. The last one is at the end of the run."""
+    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, 10,000 on Atari
+    games (with ε = 0.001), a tenth of the run on Gymnasium's environments, else none. The last one is at the end of the
+    run."""
     evaluation_episodes: int | None = None
-    """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments)."""
+    """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments, 3 on
+    Atari games)."""
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)

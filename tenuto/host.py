@@ -351,6 +351,7 @@ class Program:
                     acting, copies = self._acting(nets, calls, calls.copies(nets) if calls.copied else [])
                 else:
                     moving, now = calls.turn(moving, now, acting, tasks, drawn, seen)
+                now.chosen[action].copy_to_host_async()
                 self.t = after
                 going_on = left > 0 and not stop()
                 if going_on:

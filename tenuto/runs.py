@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, compiled, envs, host, loop, records, spelling, trackers
+from tenuto import checkpoint, compiled, envs, host, loop, outlook, records, spelling, trackers
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.jobs import Given, Job
@@ -217,6 +217,7 @@ def groups_for(lanes: int) -> int:
 
 
 def _atari_program(job: Job, tasks: Sequence[Task], seeds: Sequence[int]) -> Program:
+    outlook.describe([job], at_a_time=1)  # which refuses what does not fit
     return host.in_groups(groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
 
 
@@ -259,10 +260,12 @@ def _frames_note(env: Any, t: int) -> list[str]:
     least, most = env.frames
     if most == 1 or t:
         return []
+    played = [f"Emulator: {env.words}."] if isinstance(env, Atari) else []
     frames = f"{least}" if least == most else f"{least} to {most}"
     return [
+        *played,
         f"The environment skips frames: each of its steps plays {frames}. Steps, decisions and lengths are counted in "
-        "steps, not in frames."
+        "steps, not in frames.",
     ]
 
 

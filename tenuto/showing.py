@@ -12,6 +12,7 @@ from tenuto.checkpoint import write_whole
 from tenuto.envs import AbstractEnv, is_python
 from tenuto.errors import UserError
 from tenuto.jobs import Job
+from tenuto.outside.atari import Atari, Game
 from tenuto.outside.opening import made
 from tenuto.outside.ours import CompiledEnv
 from tenuto.policy import Played, Policy, play
@@ -27,6 +28,9 @@ def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
     env = job.environment(job.lanes()[lane].get("env", job.envs[0]))
     if isinstance(env, AbstractEnv):
         return lambda **options: CompiledEnv(env, **options)
+    game = job.tasks()[lane].env  # as its setting has it
+    if isinstance(game, Atari):
+        return lambda **options: Game(game, **options)
     if job.given.vector:
         raise UserError("a vector environment cannot be played alone: use policy.decide in a loop of your own")
     if is_python(job.envs[0]) and job.given.make is None:

@@ -5,12 +5,14 @@ once. What ale-py leaves to its defaults is said here, option by option: its vec
 in them, and so does what was published.
 """
 
+import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import gymnasium
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
@@ -84,6 +86,12 @@ class Atari(AbstractSpec):
         self.num_actions = num_actions or _num_actions(game, self.all_actions)
 
     @property
+    def words(self) -> str:
+        """How the game is played, in a line."""
+        options = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in options.items())
+
+    @property
     def actions(self) -> AbstractSpace:
         return Discrete(self.num_actions)
 
@@ -126,8 +134,6 @@ class Atari(AbstractSpec):
 
 def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
     """Every option of ale-py's vector environment, for training or judging."""
-    from gymnasium.vector import AutoresetMode
-
     return {
         "frameskip": spec.frame_skip,
         "maxpool": spec.brightest_of_two,
@@ -144,7 +150,7 @@ def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
         "life_loss_info": False,
         "reward_clipping": False,  # scores are recorded; what is learned from them is the loop's affair
         "max_num_frames_per_episode": (GAME if spec.life_is_episode else spec.longest) * spec.frame_skip,
-        "autoreset_mode": AutoresetMode.SAME_STEP,
+        "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP,
     }
 
 
@@ -205,3 +211,49 @@ class Emulators(Crowd):
 
     def close(self) -> None:
         self._env.close()
+
+
+class Game(gymnasium.Env[np.ndarray, Any]):
+    """One emulator as a Gymnasium environment that shows what networks read: to play and film what was trained."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 (as Gymnasium has it)
+    enlarged = 4  # side of a pixel in a picture
+
+    def __init__(self, spec: Atari, render_mode: str | None = None):
+        self._game, self.render_mode = spec, render_mode
+        shape = (spec.side, spec.side, spec.depth)
+        self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+        self.action_space = gymnasium.spaces.Discrete(spec.num_actions)
+        self._emulator: Emulators | None = None
+        self._obs = np.zeros(shape, np.uint8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        if seed is not None or self._emulator is None:
+            self.close()
+            drawn = int(self.np_random.integers(2**31))
+            self._emulator = Emulators(self._game, [drawn], JUDGING)
+        self._see(self._emulator.reset()[0], begins=True)
+        return self._obs.copy(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self._emulator is None:
+            raise gymnasium.error.ResetNeeded("reset the environment before the first step")
+        seen = self._emulator.step(np.asarray([action]))
+        over = bool(seen.terminated[0] or seen.truncated[0])
+        self._see(seen.fresh[0], begins=over)
+        return self._obs.copy(), float(seen.reward[0]), bool(seen.terminated[0]), bool(seen.truncated[0]), {}
+
+    def _see(self, screen: np.ndarray, begins: bool) -> None:
+        older = np.repeat(screen[..., None], self._game.depth - 1, axis=-1) if begins else self._obs[..., 1:]
+        self._obs = np.concatenate([older, screen[..., None]], axis=-1)
+
+    def render(self) -> np.ndarray:
+        """The newest screen, enlarged; colours are not shown to networks either."""
+        large = np.kron(self._obs[..., -1], np.ones((self.enlarged, self.enlarged), np.uint8))
+        return np.repeat(large[..., None], 3, axis=-1)
+
+    def close(self) -> None:
+        if self._emulator is not None:
+            self._emulator.close()
+            self._emulator = None

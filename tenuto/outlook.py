@@ -1,0 +1,113 @@
+"""What a job will need, told before it starts: memory, disk and time."""
+
+import math
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tenuto import loop
+from tenuto.errors import UserError
+from tenuto.jobs import Job
+
+# Env steps per second that a first guess of the time rests on, by device: of one lane, and of all lanes together
+# (`benchmarks/atari.py`, UTE; others are faster). The progress line says how it really goes.
+SPEEDS = {"gpu": (350, 4800), "cpu": (8, 10)}
+WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
+ROOM = 0.92  # of a device's memory that can be filled
+
+
+def memory_of(device: Any) -> int:
+    """Bytes that a device has; 0 where nobody says."""
+    if device.platform == "cpu":
+        names = getattr(os, "sysconf_names", {})
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in names else 0
+    return int((device.memory_stats() or {}).get("bytes_limit", 0))
+
+
+def check_disk(jobs: Sequence[Job], at_a_time: int, folder: Path) -> None:
+    """Refuse where checkpoints would not fit: a new one is written before the old one goes."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    needed = 2 * sum(sorted((needs(job)[1] for job in jobs), reverse=True)[:at_a_time])
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise UserError(
+            f"checkpoints need up to {needed / 1e9:.1f} GB, and {there} has {free / 1e9:.1f} GB left: name another "
+            "folder for --out, or ask for fewer --seeds"
+        )
+
+
+def bytes_of(tree: Any) -> int:
+    return sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in jax.tree.leaves(tree))
+
+
+def lane_bytes(job: Job) -> int:
+    """What one lane keeps on its device: replay, networks and what their optimisers remember. A checkpoint of it is as
+    large."""
+    task = job.tasks()[0]
+    lane = jax.eval_shape(lambda: loop.start(task, jax.random.key(0)))
+    return bytes_of(lane._replace(step_key=(), learn_key=()))
+
+
+def needs(job: Job) -> tuple[int, int]:
+    """Bytes on the device while it runs, and bytes of its checkpoint."""
+    lanes, each = len(job.lanes()), lane_bytes(job)
+    return int(lanes * each * (1 + WORKSPACE)), lanes * each
+
+
+def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
+    """Lines that say what these jobs will need, so many at a time; a refusal if they do not fit."""
+    if not jobs:
+        return []
+    device = jax.local_devices()[0]
+    largest = sorted((needs(job) for job in jobs), reverse=True)[:at_a_time]
+    memory, disk = (sum(part) for part in zip(*largest, strict=True))
+    limit = memory_of(device)
+    if limit and memory > ROOM * limit:
+        raise UserError(_refusal(jobs, at_a_time, limit))
+    lanes = sum(len(job.lanes()) for job in jobs)
+    of = f" of {limit / 1e9:.0f}" if limit else ""
+    times = "" if len(jobs) <= at_a_time else f", {at_a_time} at a time"
+    seconds = sum(_seconds(job, device.platform) for job in jobs)
+    lines = [
+        f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} with {lanes} {'lane' if lanes == 1 else 'lanes'}{times}.",
+        f"Memory: {memory / 1e9:.1f}{of} GB on the device. Disk, for checkpoints: {2 * disk / 1e9:.1f} GB at most.",
+        f"Time: about {span(seconds)} on this {device.platform.upper()}, as a first guess.",
+    ]
+    if device.platform == "cpu":
+        lines.append("A CPU is for trying things out here: a GPU does the same hundreds of times faster.")
+    return lines
+
+
+def _seconds(job: Job, platform: str) -> float:
+    """A first guess of the time that a job takes by itself."""
+    one, most = SPEEDS["cpu" if platform == "cpu" else "gpu"]
+    lanes, steps = len(job.lanes()), job.steps or 0
+    return lanes * steps / min(one * lanes, most)
+
+
+def _refusal(jobs: Sequence[Job], at_a_time: int, limit: int) -> str:
+    job = max(jobs, key=needs)
+    fit = int(ROOM * limit / (lane_bytes(job) * (1 + WORKSPACE)))
+    if fit >= len(job.lanes()):
+        return (
+            f"{at_a_time} such jobs at a time do not fit into the device's {limit / 1e9:.0f} GB: ask for fewer agents "
+            "or games at once"
+        )
+    return (
+        f"{len(job.lanes())} lanes of {job.label} need {needs(job)[0] / 1e9:.0f} GB, and the device has "
+        f"{limit / 1e9:.0f}: about {fit} fit. Ask for fewer --seeds (and the others with --first-seed in another run)"
+        + (", or fewer values of λ at a time" if job.lam and len(job.lam) > 1 else "")
+    )
+
+
+def span(seconds: float) -> str:
+    """A length of time in words."""
+    for name, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{max(1, round(seconds))} seconds"
