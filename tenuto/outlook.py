@@ -16,7 +16,7 @@ from tenuto.jobs import Job
 
 # Env steps per second that a first guess of the time rests on, by device: of one lane, and of all lanes together
 # (`benchmarks/atari.py`, UTE; others are faster). The progress line says how it really goes.
-SPEEDS = {"gpu": (350, 4800), "cpu": (8, 10)}
+SPEEDS = {"gpu": (460, 5200), "cpu": (8, 10)}
 WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
 ROOM = 0.92  # of a device's memory that can be filled
 

@@ -3,8 +3,8 @@
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count, pairwise
 from typing import Any, NamedTuple
@@ -593,19 +593,39 @@ LEARN = jax.jit(loop.learn)
 LIFE = lived(18, J, seed=1)
 
 
-def begun(task: Task, life: History = LIFE, seed: int = 0) -> Lane:
-    """A lane with this life behind it, whose target network is another than its own."""
+def begun(task: Task, seed: int = 1) -> Lane:
+    """A lane with that life behind it, whose target network is another than its own."""
     lane, other = (START(task, jax.random.key(seed + i)) for i in (0, 1))
     lane = lane._replace(brain=lane.brain._replace(target=other.brain.action))
-    return remembering(lane, life)
+    return remembering(lane, LIFE)
 
 
 UTE = tiny("ute")
+TAUGHT = ("ute", "full-ensemble", "temporl", "ddqn")
+
+
+def taught(agent: str) -> tuple[Lane, Lane]:
+    """A lane before and after three updates."""
+    task = tiny(agent)
+    before = lane = begun(task)
+    for t in (STORED - 8, STORED - 4, STORED):
+        lane = LEARN(task, lane, jnp.int32(t))
+    return before, lane
 
 
 @pytest.fixture(scope="module")
-def ute() -> Lane:
-    return begun(UTE, seed=1)
+def ahead() -> Iterator[dict[Any, Future[Any]]]:
+    """What takes long, nearly all of it compiling: begun before it is asked for, two at a time."""
+    pool = ThreadPoolExecutor(2)
+    calls = [(taught, "ute"), (begin, 1), (begin, 2), *((taught, agent) for agent in TAUGHT[1:])]
+    yield {of: pool.submit(call, of) for call, of in calls}
+    pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def ute(ahead: dict[Any, Future[Any]]) -> Lane:
+    """A lane with a life behind it, from which nothing was learned yet."""
+    return ahead["ute"].result()[0]
 
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
@@ -1015,26 +1035,9 @@ def test_updates_in_bfloat16_keep_float32_parameters_and_stay_near(ute: Lane):
 # --- agents ------------------------------------------------------------------------------------------------------
 
 
-def taught(agent: str) -> tuple[Lane, Lane]:
-    """A lane before and after three updates."""
-    task = tiny(agent)
-    before = lane = begun(task, lived(18 * len(getattr(task.agent.extension, "offered", (1,))), J))
-    for t in (STORED - 8, STORED - 4, STORED):
-        lane = LEARN(task, lane, jnp.int32(t))
-    return before, lane
-
-
-@pytest.fixture(scope="module")
-def some() -> dict[str, tuple[Lane, Lane]]:
-    """Two at a time: nearly all of it is compiling."""
-    names = ("full-ensemble", "temporl", "ddqn", "ute")
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(names, pool.map(taught, names), strict=True))
-
-
-@pytest.mark.parametrize("agent", ["ddqn", "temporl", "ute", "full-ensemble"])
-def test_networks_are_moved_and_stay_finite(some: dict[str, tuple[Lane, Lane]], agent: str):
-    before, after = (lane.brain for lane in some[agent])
+@pytest.mark.parametrize("agent", TAUGHT)
+def test_networks_are_moved_and_stay_finite(ahead: dict[Any, Future[Any]], agent: str):
+    before, after = (lane.brain for lane in ahead[agent].result())
     for part in ("action", "extension"):
         pairs = both_leaves(getattr(before, part), getattr(after, part))
         assert all(np.isfinite(new).all() for _, new in pairs)
@@ -1115,7 +1118,9 @@ def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_with_overlap_the_step_after_an_update_is_chosen_before_it(overlap: bool, slow: dict[bool, list[Lane]]):
+def test_with_overlap_the_step_after_an_update_is_chosen_before_it(
+    overlap: bool, slow: dict[bool, list[Lane]], one_and_two: tuple[Told, Told]
+):
     """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
     program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
     program.begin()
@@ -1190,11 +1195,10 @@ def begin(groups: int) -> Told:
 
 
 @pytest.fixture(scope="module")
-def one_and_two() -> tuple[Told, Told]:
+def one_and_two(ahead: dict[Any, Future[Any]]) -> tuple[Told, Told]:
     """A program, and the same lanes in two groups. Both go through it all: a chunk, one that is stopped within a round,
     a restore from the state they are in then, and another chunk."""
-    with ThreadPoolExecutor(2) as pool:  # nearly all of it is compiling
-        one, two = pool.map(begin, (1, 2))
+    one, two = (ahead[groups].result() for groups in (1, 2))
     for told, stop in ((two, stopping_at(7)), (one, lambda: one.program.t >= two.moments["stopped"].t)):
         program, moments = told.program, told.moments
         moments["stopped"] = moment(program, program.advance(6, stop))
