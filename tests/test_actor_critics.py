@@ -305,7 +305,8 @@ def teach_extension(task: Task, lane: Lane, keys: Array) -> Taught:
         gradient = first_gradient(brain.extension_optimiser)
         shared = isinstance(gradient, SharedTrunk)
         slope = gradient.heads.members.layers[-1].bias if shared else gradient.head.layers[-1].bias[None]
-        spans = loop.as_features(task.env, spans)
+        read = jax.vmap(partial(loop.as_features, task))
+        spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs))
         return Taught(jax.tree.map(lambda x: x[0], spans), found[0], slope)
 
     return jax.vmap(one)(keys)
@@ -860,7 +861,7 @@ def test_a_programs_choices_are_uniform_in_its_warm_up_and_its_own_after(life: L
     for replay, nets in zip(rows_of(lanes.replay), rows_of(lanes.brain.action), strict=True):
         for t in range(2 * ROUND):
             if t % LIMIT % 2 == 0:  # an option began
-                beside = (replay.choice[t] - 2 * np.tanh(mlp(nets.actor, replay.obs[t]))) / (0.1 * 2)
+                beside = (replay.choice[t] - 2 * np.tanh(mlp(nets.actor, replay.seen.before[t]))) / (0.1 * 2)
                 (uniform if t < STILL else own).append((replay.choice[t, 0], beside[0]))
     assert stats.kstest([choice for choice, _ in uniform], stats.uniform(-2, 4).cdf).pvalue > 1e-3
     assert max(abs(beside) for _, beside in own) < 4.5

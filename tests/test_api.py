@@ -1037,7 +1037,7 @@ def test_a_flipped_bit_in_a_runs_configuration_is_found_or_changes_nothing(small
         ({"agent": UTE, "lam": []}, ["lam", "no value"]),
         ({"agent": UTE, "lam": float("nan")}, ["lam", "nan"]),
         ({"gamma": 1.5}, ["gamma", "1.5"]),
-        ({"max_length": 3}, ["max-length", "fixed lengths"]),
+        ({"agent": "dar", "max_length": 3}, ["max-length", "fixed lengths"]),
         ({"heads": 3}, ["heads"]),
         ({"setting": "released"}, ["released", "standard"]),
         ({"track": ["tensorbord"]}, ["tensorbord", "'tensorboard'"]),

@@ -315,11 +315,11 @@ def test_replay_holds_every_step_with_the_observation_acted_on_and_the_true_last
         replay = lane_of(trained.replay, lane)
         rows, last = lived(seed, replay.choice[:STEPS])
         for t, row in enumerate(rows):
-            found = Row(replay.obs[t], replay.reward[t], replay.ending[t], replay.next_obs[t])
+            found = Row(replay.seen.before[t], replay.reward[t], replay.ending[t], replay.seen.after[t])
             assert_same(found, row)
         np.testing.assert_array_equal(lane_of(trained.program.state()[0].obs, lane), last)
         for t in np.flatnonzero(replay.ending[: STEPS - 1]):  # a fresh observation has the clock at 0
-            assert replay.next_obs[t, 1] > 0 == replay.obs[t + 1, 1]
+            assert replay.seen.after[t, 1] > 0 == replay.seen.before[t + 1, 1]
     for ending in (TERMINATED, TRUNCATED):
         assert (trained.replay.ending[:, :STEPS] == ending).sum() > 3
 
@@ -653,7 +653,7 @@ def test_a_lane_whose_environment_does_not_come_back_begins_its_episode_anew_and
         assert_same(lane_of(state, lane), lane_of(reference, lane))
     replay = lane_of(state.replay, 1)
     assert replay.ending[t - 1] == TRUNCATED
-    assert replay.obs[t, 1] == 0 < replay.next_obs[t - 1, 1]
+    assert replay.seen.before[t, 1] == 0 < replay.seen.after[t - 1, 1]
     assert held_so_far(replay)[t] == 1
     _, held, (first_steps, last_steps, *_) = DRAWABLE(replay, np.int32(STEPS))
     drawable = list(zip(first_steps[:held].tolist(), last_steps[:held].tolist(), strict=True))

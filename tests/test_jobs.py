@@ -313,6 +313,7 @@ CHANGES: dict[str, Any] = {
     "max_length": 9,
     "heads": 9,
     "evaluate_every": 100,
+    "precision": "tensorfloat32",
 }
 UTE = Job("chain-10", "ute", seeds=2, episodes=100)
 
@@ -326,6 +327,7 @@ def test_no_two_configurations_share_a_name():
     made += [elsewhere, dataclasses.replace(elsewhere, steps=101), dataclasses.replace(elsewhere, env_args="{}")]
     made += [dataclasses.replace(elsewhere, scale_observations=False)]
     fields = {*CHANGES, "mu", "maps", "evaluation_episodes", "steps", "env_args", "scale_observations", "given"}
+    fields.add("synchronous")  # for Atari only: see test_atari_runs
     assert fields == {f.name for f in dataclasses.fields(Job)}
     assert len({job.name for job in made}) == len(made)
 

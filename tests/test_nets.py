@@ -248,5 +248,5 @@ def test_another_key_gives_other_layers_and_the_same_key_the_same() -> None:
 
 @pytest.mark.parametrize("make", [dense_layers, MLP])
 def test_an_unknown_init_is_refused_with_those_there_are(make) -> None:
-    with pytest.raises(UserError, match=r"unknown network init 'orthogonal': use one of uniform, normal"):
-        make((3, 2), jax.random.key(0), "orthogonal")
+    with pytest.raises(UserError, match=r"unknown network init 'glorot': use one of uniform, normal, orthogonal"):
+        make((3, 2), jax.random.key(0), "glorot")

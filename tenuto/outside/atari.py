@@ -165,7 +165,6 @@ class Emulators(Crowd):
         from ale_py.vector_env import AtariVectorEnv
 
         self._spec, self._seeds, self._purpose, self._begun = spec, list(seeds), purpose, 0
-        self.longest_episode = spec.longest
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._env = AtariVectorEnv(
             spec.game, len(seeds), num_threads=threads or min(len(seeds), cores), **emulation(spec, purpose)
@@ -173,6 +172,10 @@ class Emulators(Crowd):
         self.action_set = self._env.ale.get_action_set()
         self._lives = np.zeros(len(seeds), int)
         self._steps = np.zeros(len(seeds), int)  # of the running episode
+
+    @property
+    def longest_episode(self) -> int:
+        return self._spec.longest
 
     def reset(self) -> np.ndarray:
         seeds = np.asarray([episode_seed(seed, self._purpose, self._begun) for seed in self._seeds])

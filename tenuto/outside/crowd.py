@@ -34,8 +34,12 @@ class Seen(NamedTuple):
 class Crowd(ABC):
     """One environment per lane. Actions are sent, and what came of them received later: there may be time between."""
 
-    longest_episode = LONGEST_EPISODE  # of an evaluation
     _sent: np.ndarray | None = None
+
+    @property
+    def longest_episode(self) -> int:
+        """Steps of an episode when judged."""
+        return LONGEST_EPISODE
 
     @abstractmethod
     def reset(self) -> np.ndarray:

@@ -1,0 +1,167 @@
+"""Atari as runs: folders, stops, resumes, refusals and the command line, with small screens and networks."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("ale_py")
+
+import tenuto
+from tenuto import cli, loop, outlook, runs
+from tenuto.actions import DoubleQ
+from tenuto.agents import Agent
+from tenuto.bandit import Constant
+from tenuto.errors import UserError
+from tenuto.extensions import Uncertain
+from tenuto.jobs import Given, Job
+from tenuto.outside import Atari
+from tenuto.plan import Periodic, Plan
+from tenuto.schedules import linear
+
+STEPS, SEEDS = 160, 2
+PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
+GAME = Atari("road_runner", side=36, **PUBLISHED)
+UTE = Agent(
+    DoubleQ(hidden=(16,)),
+    Uncertain(4, heads=3, embed=4, after=(16,), one_embedding=True),
+    Constant(-0.5),
+    n_step=True,
+    one_eye=True,
+)
+PLAN = Plan(
+    batch=8,
+    extension_batch=8,
+    capacity=300,
+    learn_every=4,
+    learning_starts=40,
+    epsilon=linear(1.0, 0.1, 100),
+    target=Periodic(40),
+    slip=0.001,
+)
+
+
+def small_job(**changes: object) -> Job:
+    fields: dict = {"seeds": SEEDS, "steps": STEPS, "evaluate_every": 80, "evaluation_episodes": 1} | changes
+    return Job("atari-road_runner", "mine", given=Given(spec=GAME, agent=UTE, plan=PLAN), **fields)
+
+
+def networks_of(folder: Path, job: Job) -> list[np.ndarray]:
+    return [np.asarray(x) for x in jax.tree.leaves(runs.read_networks(folder, job))]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Job]:
+    folder, job = tmp_path_factory.mktemp("atari") / "run", small_job()
+    runs.run(job, folder)
+    return folder, job
+
+
+def test_a_run_learns_counts_frames_and_says_how_the_game_is_played(finished: tuple[Path, Job]) -> None:
+    folder, job = finished
+    kept, log = runs.read_records(folder), (folder / "log.txt").read_text()
+    assert kept["evaluated"].tolist() == [80, 160]
+    assert kept["evaluation_returns"].shape[:2] == (SEEDS, 2)
+    rows = (folder / "metrics.csv").read_text().splitlines()
+    step, frames = (rows[0].split(",").index(name) for name in ("step", "frames"))
+    assert all(int(r.split(",")[frames]) == 4 * int(r.split(",")[step]) for r in rows[1:])
+    for words in ("game road_runner", "sticky 0.25", "life is episode True", "idle start 30", "side 36"):
+        assert words in log
+    brain = jax.vmap(lambda key: loop.start(job.tasks()[0], key).brain)(jax.vmap(jax.random.key)(np.arange(SEEDS)))
+    learned = runs.read_networks(folder, job)
+    for old, new in zip(jax.tree.leaves((brain.action, brain.extension)), jax.tree.leaves(learned[:2]), strict=True):
+        assert np.isfinite(new).all()
+        assert (np.asarray(old) != new).any(axis=tuple(range(1, new.ndim))).all()
+
+
+def test_the_same_seed_gives_the_same_run_again(finished: tuple[Path, Job], tmp_path: Path) -> None:
+    """Emulators in threads and updates behind the choice leave nothing to chance."""
+    folder, job = finished
+    runs.run(job, tmp_path / "again")
+    for a, b in zip(networks_of(folder, job), networks_of(tmp_path / "again", job), strict=True):
+        np.testing.assert_array_equal(a, b)
+    first, second = runs.read_records(folder), runs.read_records(tmp_path / "again")
+    np.testing.assert_array_equal(first["returns"], second["returns"])
+
+
+def test_synchronous_is_another_run_that_repeats_too(finished: tuple[Path, Job], tmp_path: Path) -> None:
+    folder, job = finished
+    waiting = dataclasses.replace(job, synchronous=True)
+    assert waiting.name != job.name
+    for name in ("one", "two"):
+        runs.run(waiting, tmp_path / name)
+    one, two, other = (networks_of(f, job) for f in (tmp_path / "one", tmp_path / "two", folder))
+    assert all((a == b).all() for a, b in zip(one, two, strict=True))
+    assert any((a != b).any() for a, b in zip(one, other, strict=True))
+
+
+def test_a_stopped_run_goes_on_with_new_games_and_says_so(tmp_path: Path) -> None:
+    """The emulators' state cannot be kept; all else is: the clock, the records, the networks."""
+    job, folder, heard = small_job(), tmp_path / "run", []
+    with pytest.raises(runs.Interrupted):
+        runs.run(job, folder, report=heard.append, stop=lambda: len(heard) >= 1)
+    before = runs.read_records_so_far(folder)
+    runs.run(job, folder)
+    after, log = runs.read_records(folder), (folder / "log.txt").read_text()
+    assert not (folder / "checkpoint.npz").exists()
+    for lane in range(SEEDS):
+        assert f"could not be brought back in lane {lane}: its episode begins anew" in log
+    done = int(before["count"].min())
+    np.testing.assert_array_equal(after["returns"][:, :done], before["returns"][:, :done])
+    assert after["evaluated"].tolist() == [80, 160]
+
+
+def test_a_run_can_be_loaded_played_and_filmed(finished: tuple[Path, Job], tmp_path: Path) -> None:
+    folder, _ = finished
+    policy = tenuto.load(folder)[0]
+    action, length = policy.decide(np.zeros((36, 36, 4), np.uint8))
+    assert 0 <= int(action) < 18
+    assert 1 <= length <= 4
+    assert cli.run(["eval", str(folder), "--episodes", "1", "--video", str(tmp_path / "film.gif")]) == 0
+    assert (tmp_path / "film.gif").read_bytes()[:3] == b"GIF"
+
+
+def test_a_named_game_trains_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The real setting on a CPU: it says what it needs, that a GPU is meant for it, and does it."""
+    out = str(tmp_path / "pong")
+    words = ["--env", "atari-pong", "--agent", "ddqn", "--seeds", "1", "--steps", "60", "--evaluate-every", "0"]
+    assert cli.run(["train", *words, "--out", out]) == 0
+    said = capsys.readouterr().out
+    for expected in ("1 job with 1 lane", "Memory:", "Disk, for checkpoints:", "Time: about", "a GPU does the same"):
+        assert expected in said
+
+
+def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    job = Job("atari-road_runner", "ute", seeds=7, lam=(0.0, -0.5))
+    each = outlook.lane_bytes(job)
+    assert 0.9e9 < each < 0.96e9  # 706 MB of screens, 17.7 million weights and two moments of each
+    monkeypatch.setattr(outlook, "memory_of", lambda device: 10 * each)
+    with pytest.raises(UserError, match=r"14 lanes .* about 6 fit\. Ask for fewer --seeds .*fewer values of λ"):
+        outlook.describe([job], 1)
+    with pytest.raises(UserError, match="14 lanes"):
+        runs.open_program(job, job.tasks())
+    small = Job("atari-road_runner", "ddqn", seeds=3)
+    monkeypatch.setattr(outlook, "memory_of", lambda device: 5 * outlook.lane_bytes(small))
+    with pytest.raises(UserError, match=r"3 such jobs at a time do not fit .* fewer agents or games"):
+        outlook.describe([small] * 3, 3)
+    monkeypatch.setattr(outlook.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
+    with pytest.raises(UserError, match=r"checkpoints need up to .* 1\.0 GB left"):
+        outlook.check_disk([job], 1, tmp_path / "not" / "there")
+
+
+def test_flags_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(UserError, match="--synchronous is for Atari"):
+        Job("chain-10", "ute", synchronous=True)
+    with pytest.raises(UserError, match="--env-args"):
+        Job("atari-pong", "ddqn", env_args='{"mode": 1}')
+    with pytest.raises(UserError, match="--steps, not --episodes"):
+        Job("atari-pong", "ddqn", episodes=5)
+    with pytest.raises(UserError, match="precision 'float16'"):
+        Job("atari-pong", "ddqn", precision="float16")
+
+
+def test_new_fields_leave_the_names_of_older_runs_as_they_were() -> None:
+    assert not {"precision", "synchronous"} & set(Job("chain-10", "ute").to_json())
+    assert Job("atari-pong", "ddqn", precision="bfloat16").to_json()["precision"] == "bfloat16"
