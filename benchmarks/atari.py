@@ -20,12 +20,11 @@ import jax
 import numpy as np
 import tyro
 
-from tenuto import compiled, host, loop
+from tenuto import compiled, groups, loop, turns
 from tenuto.devices import start_jax
 from tenuto.jobs import Job
 from tenuto.loop import Task
 from tenuto.outside import Atari, Emulators
-from tenuto.runs import groups_for
 
 THEIRS = {"ute": 113, "ute-adaptive": 113, "ddqn": 209, "temporl": 306}  # the authors' code on an H200, env steps/s
 LEARNING_STARTS = 400
@@ -66,10 +65,10 @@ def emulators_of(task: Task, seeds: Any, purpose: int) -> Emulators:
     return Emulators(task.env, seeds, purpose)
 
 
-def pipeline(tasks: list[Task], groups: int, options: Options) -> dict[str, Any]:
+def pipeline(tasks: list[Task], num: int, options: Options) -> dict[str, Any]:
     """The whole of training."""
-    program = host.in_groups(
-        groups,
+    program = groups.in_groups(
+        num,
         tasks,
         list(range(len(tasks))),
         lambda seeds, purpose: emulators_of(tasks[0], seeds, purpose),
@@ -123,7 +122,7 @@ def learning(tasks: list[Task], updates: int) -> dict[str, float]:
         donate_argnums=0,
     )
     draw = jax.vmap(loop.draw, (0, 0, None))
-    choose = jax.jit(lambda lanes, t: host.choose(stacked, lanes, t, draw(stacked, lanes.step_key, t)).option.action)
+    choose = jax.jit(lambda lanes, t: turns.choose(stacked, lanes, t, draw(stacked, lanes.step_key, t)).option.action)
     brain = jax.tree.map(lambda x: x.copy(), lanes.brain)
     every, begun = tasks[0].plan.learn_every, len(spans[0]) - 1
     times: dict[str, float] = {}
@@ -150,15 +149,13 @@ def main(options: Options) -> None:
     for lanes in options.lanes:
         for precision in options.precision:
             tasks = tasks_of(options, lanes, precision)
-            for groups in options.groups or [groups_for(lanes)]:
-                line: dict[str, Any] = {"lanes": lanes, "groups": groups, "precision": precision}
-                line |= pipeline(tasks, groups, options)
+            for num in options.groups or [groups.groups_for(lanes)]:
+                line: dict[str, Any] = {"lanes": lanes, "groups": num, "precision": precision}
+                line |= pipeline(tasks, num, options)
                 if options.agent in THEIRS:
                     line["times_theirs"] = round(line["env_steps_per_s"] / THEIRS[options.agent], 1)
                 if options.parts:
-                    line |= {"emulators_alone": emulation(tasks[0], lanes, 500)} | learning(
-                        tasks[: lanes // groups], 30
-                    )
+                    line |= {"emulators_alone": emulation(tasks[0], lanes, 500)} | learning(tasks[: lanes // num], 30)
                 print(line, flush=True)
                 found.append(line)
     about = {"game": options.game, "agent": options.agent, "setting": options.setting}

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, compiled, envs, host, loop, outlook, records, spelling, trackers
+from tenuto import checkpoint, compiled, envs, groups, host, loop, outlook, records, spelling, trackers
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.jobs import Given, Job
@@ -44,7 +44,6 @@ CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
 BEST, BEST_RETURN, BEST_STEP = "best.", "evaluation", "step"  # what is kept of each lane's best evaluation
 MOST_DIFFERENCES = 4  # told in one message
-GROUPS = ((16, 4), (4, 2), (1, 1))  # lanes from which on there are so many groups of them, on a GPU
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
 
@@ -88,7 +87,7 @@ def run(
     return checkpoint.read_json(folder / "summary.json")
 
 
-Program = compiled.Program | host.Program | host.SideBySide
+Program = compiled.Program | host.Program | groups.SideBySide
 
 
 def _run(
@@ -210,15 +209,9 @@ def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None 
     return compiled.Program(tasks, seeds, devices)
 
 
-def groups_for(lanes: int) -> int:
-    """In how many groups so many lanes take turns on a GPU. A CPU has no idle time to fill."""
-    on_cpu = jax.local_devices()[0].platform == "cpu"
-    return 1 if on_cpu else next(groups for least, groups in GROUPS if lanes >= least)
-
-
 def _atari_program(job: Job, tasks: Sequence[Task], seeds: Sequence[int]) -> Program:
     outlook.describe([job], at_a_time=1)  # which refuses what does not fit
-    return host.in_groups(groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
+    return groups.in_groups(groups.groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
 
 
 def _share(job: Job, kept: Records, t: int) -> float:

@@ -3,8 +3,7 @@
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count, pairwise
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ pytest.importorskip("ale_py")
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
-from tenuto import agents, host, loop, nets
+from tenuto import agents, groups, host, loop, nets, turns
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
 from tenuto.compiled import Chunk
@@ -601,31 +600,12 @@ def begun(task: Task, seed: int = 1) -> Lane:
 
 
 UTE = tiny("ute")
-TAUGHT = ("ute", "full-ensemble", "temporl", "ddqn")
-
-
-def taught(agent: str) -> tuple[Lane, Lane]:
-    """A lane before and after three updates."""
-    task = tiny(agent)
-    before = lane = begun(task)
-    for t in (STORED - 8, STORED - 4, STORED):
-        lane = LEARN(task, lane, jnp.int32(t))
-    return before, lane
 
 
 @pytest.fixture(scope="module")
-def ahead() -> Iterator[dict[Any, Future[Any]]]:
-    """What takes long, nearly all of it compiling: begun before it is asked for, two at a time."""
-    pool = ThreadPoolExecutor(2)
-    calls = [(taught, "ute"), (begin, 1), (begin, 2), *((taught, agent) for agent in TAUGHT[1:])]
-    yield {of: pool.submit(call, of) for call, of in calls}
-    pool.shutdown(cancel_futures=True)
-
-
-@pytest.fixture(scope="module")
-def ute(ahead: dict[Any, Future[Any]]) -> Lane:
+def ute() -> Lane:
     """A lane with a life behind it, from which nothing was learned yet."""
-    return ahead["ute"].result()[0]
+    return begun(UTE)
 
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
@@ -1035,9 +1015,21 @@ def test_updates_in_bfloat16_keep_float32_parameters_and_stay_near(ute: Lane):
 # --- agents ------------------------------------------------------------------------------------------------------
 
 
+TAUGHT = ("ute", "full-ensemble", "temporl", "ddqn")
+
+
+def taught(agent: str) -> tuple[Lane, Lane]:
+    """A lane before and after three updates."""
+    task = tiny(agent)
+    before = lane = begun(task)
+    for t in (STORED - 8, STORED - 4, STORED):
+        lane = LEARN(task, lane, jnp.int32(t))
+    return before, lane
+
+
 @pytest.mark.parametrize("agent", TAUGHT)
-def test_networks_are_moved_and_stay_finite(ahead: dict[Any, Future[Any]], agent: str):
-    before, after = (lane.brain for lane in ahead[agent].result())
+def test_networks_are_moved_and_stay_finite(agent: str):
+    before, after = (lane.brain for lane in taught(agent))
     for part in ("action", "extension"):
         pairs = both_leaves(getattr(before, part), getattr(after, part))
         assert all(np.isfinite(new).all() for _, new in pairs)
@@ -1118,11 +1110,8 @@ def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_with_overlap_the_step_after_an_update_is_chosen_before_it(
-    overlap: bool, slow: dict[bool, list[Lane]], ahead: dict[Any, Future[Any]]
-):
+def test_with_overlap_the_step_after_an_update_is_chosen_before_it(overlap: bool, slow: dict[bool, list[Lane]]):
     """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
-    ahead[2].result()  # its groups have the same shapes: they are compiled only once
     program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
     program.begin()
     program.advance(2)
@@ -1172,14 +1161,14 @@ class Told(NamedTuple):
     moments: dict[str, Moment]
 
 
-def opened(groups: int) -> Told:
+def opened(num: int) -> Told:
     crowds: list[Watched] = []
 
     def open_crowd(seeds: Sequence[int], purpose: int) -> Watched:
         crowds.append(emulators(seeds, purpose))
         return crowds[-1]
 
-    return Told(host.in_groups(groups, TASKS, ALL_SEEDS, open_crowd, True), crowds, {})
+    return Told(groups.in_groups(num, TASKS, ALL_SEEDS, open_crowd, True), crowds, {})
 
 
 def stopping_at(number: int) -> Callable[[], bool]:
@@ -1196,10 +1185,10 @@ def begin(groups: int) -> Told:
 
 
 @pytest.fixture(scope="module")
-def one_and_two(ahead: dict[Any, Future[Any]]) -> tuple[Told, Told]:
+def one_and_two() -> tuple[Told, Told]:
     """A program, and the same lanes in two groups. Both go through it all: a chunk, one that is stopped within a round,
     a restore from the state they are in then, and another chunk."""
-    one, two = (ahead[groups].result() for groups in (1, 2))
+    one, two = map(begin, (1, 2))
     for told, stop in ((two, stopping_at(7)), (one, lambda: one.program.t >= two.moments["stopped"].t)):
         program, moments = told.program, told.moments
         moments["stopped"] = moment(program, program.advance(6, stop))
@@ -1285,7 +1274,7 @@ def test_lanes_together_choose_as_each_would_alone(one_and_two: tuple[Told, Told
     tasks = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *greedy)
     idle = lanes._replace(option=jax.tree.map(np.zeros_like, lanes.option))
     drawn = jax.jit(jax.vmap(loop.draw, (0, 0, None)))(tasks, lanes.step_key, t)
-    together = on_host(host.choose(tasks, idle, t, drawn._replace(env=(), reset=())))
+    together = on_host(turns.choose(tasks, idle, t, drawn._replace(env=(), reset=())))
     assert together.decided.all()
     for i in range(6):
         task, lane = lane_of(tasks, i), lane_of(idle, i)

@@ -50,7 +50,7 @@ def row(keep: float, bandit: dict[str, object], init: str, hidden: tuple[int, ..
             BootstrappedQ: {"hidden": hidden, "keep": keep},
             SkipQ: SKIP | {"after": hidden},
             Uncertain: OPTIONS | {"keep": keep, "init_weights": init},
-            Zeta: {"mu": 2.0, "longest": 10 - extra, "extra": extra},
+            Zeta: {"mu": 2.0, "longest": 10, "extra": extra},
             SlidingWindowUCB: bandit,
         },
         plan=PLAN,

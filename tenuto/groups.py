@@ -1,0 +1,135 @@
+"""Lanes in groups that share a device, where their environments are outside of it."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tenuto.compiled import Chunk, Evaluation, Running
+from tenuto.errors import UserError
+from tenuto.host import Failed, Program
+from tenuto.loop import Lane, Networks, Task
+from tenuto.outside.crowd import Crowd
+
+GROUPS = ((16, 4), (4, 2), (1, 1))  # lanes from which on there are so many groups of them, on a GPU
+
+
+def groups_for(lanes: int) -> int:
+    """In how many groups so many lanes take turns on a GPU. A CPU has no idle time to fill."""
+    on_cpu = jax.local_devices()[0].platform == "cpu"
+    return 1 if on_cpu else next(groups for least, groups in GROUPS if lanes >= least)
+
+
+class SideBySide:
+    """Groups of lanes that share a device: while the environments of some are at work, others learn and act.
+
+    Each group is a program of its own, with a thread and a clock of its own; whenever nobody is advancing, all clocks
+    are the same. Used as a single program is.
+    """
+
+    def __init__(self, groups: Sequence[Program]):
+        self._groups = list(groups)
+        first = self._groups[0]
+        self.lanes = sum(group.lanes for group in self._groups)
+        self.learn_every, self.first_update = first.learn_every, first.first_update
+        self.max_length, self.places = first.max_length, first.places
+
+    @property
+    def t(self) -> int:
+        return self._groups[0].t
+
+    def begin(self) -> None:
+        """Every lane before its first step."""
+        for group in self._groups:
+            group.begin()
+
+    def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
+        """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
+        goal: list[int] = []  # where to stop, once asked to: ahead of the foremost
+        lock = threading.Lock()
+
+        def stop_there(group: Program) -> bool:
+            with lock:
+                if not goal and stop():
+                    goal.append(max(other.t for other in self._groups) + 2)
+                return bool(goal) and group.t >= goal[0]
+
+        try:
+            chunks = self._each(lambda group: group.advance(rounds, partial(stop_there, group)))
+        except Failed as failure:
+            # The others are at other steps by now: there is no common state to keep.
+            raise UserError(f"{failure}; go on from the last checkpoint with `tenuto resume`") from failure
+        width = max(chunk.returns.shape[1] for chunk in chunks)
+        return _joined([_widened(chunk, width) for chunk in chunks])
+
+    def _each(self, do: Callable[[Program], Any]) -> list[Any]:
+        """What each group answers: all at a time on a GPU, one after the other on a CPU, which has no time to spare."""
+        at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else len(self._groups)
+        with ThreadPoolExecutor(at_a_time) as pool:
+            return list(pool.map(do, self._groups))
+
+    def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
+        """Judge every lane as it is now; None if it was asked to stop."""
+        judged = self._each(lambda group: group.evaluate(episodes, stop))
+        found = [one for one in judged if one is not None]
+        return _joined(found) if len(found) == len(judged) else None
+
+    def state(self) -> tuple[Lane, Running]:
+        """All lanes' state, for a checkpoint. A group at a time leaves the device: it may have no room for copies."""
+        parts = [jax.device_put(group.state(), jax.local_devices(backend="cpu")[0]) for group in self._groups]
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+    def journal(self) -> dict[str, np.ndarray]:
+        return {f"{i}.{name}": x for i, group in enumerate(self._groups) for name, x in group.journal().items()}
+
+    def networks(self) -> Networks:
+        return _joined([group.networks() for group in self._groups])
+
+    def state_shape(self) -> Any:
+        shape = self._groups[0].state_shape()
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), shape)
+
+    def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
+        """Go on from a checkpoint's state at clock t. What could not be brought back, in words."""
+        begun, notes = 0, []
+        for i, group in enumerate(self._groups):
+            share = slice(begun, begun + group.lanes)
+            own = {name.removeprefix(f"{i}."): x for name, x in journal.items() if name.startswith(f"{i}.")}
+            notes += group.restore(jax.tree.map(lambda x, share=share: x[share], state), t, own)
+            begun += group.lanes
+        return notes
+
+    def close(self) -> None:
+        for group in self._groups:
+            group.close()
+
+
+def in_groups(
+    num: int,
+    tasks: Sequence[Task],
+    seeds: Sequence[int],
+    open_crowd: Callable[[Sequence[int], int], Crowd],
+    overlap: bool,
+) -> Program | SideBySide:
+    """A program whose lanes take turns in so many groups."""
+    bounds = [round(i * len(tasks) / num) for i in range(num + 1)]
+    programs = [Program(tasks[a:b], seeds[a:b], open_crowd, overlap) for a, b in pairwise(bounds)]
+    return programs[0] if num == 1 else SideBySide(programs)
+
+
+def _widened(chunk: Chunk, rows: int) -> Chunk:
+    """The chunk with room for so many episodes of each lane."""
+    room = rows - chunk.returns.shape[1]
+    fields = ("returns", "steps", "decisions", "lam")
+    wide: dict[str, Any] = {name: np.pad(getattr(chunk, name), ((0, 0), (0, room))) for name in fields}
+    return chunk._replace(**wide)
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
