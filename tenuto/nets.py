@@ -16,7 +16,7 @@ from tenuto.errors import UserError
 from tenuto.types import ObsSize
 
 INITS = ("uniform", "normal", "orthogonal")
-ROOT_STEPS = 30  # of Newton's iteration: a share of an eigenvalue grows to 9/4 of itself with each
+ROOT_STEPS, CLOSE = 30, 1e-3  # most steps of Newton's iteration, and the error after which one more is enough
 
 
 class Filters(NamedTuple):
@@ -99,17 +99,21 @@ def orthogonal(key: Array, rows: int, columns: int) -> Float[Array, "rows column
     few, many = sorted((rows, columns))
     x = jax.random.normal(key, (few, many))
 
-    def improve(_: int, pair: tuple[Array, Array]) -> tuple[Array, Array]:
-        square, inverse = pair
-        step = 1.5 * jnp.eye(few) - 0.5 * inverse @ square
-        return square @ step, step @ inverse
+    def improve(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        number, _, square, inverse = state
+        off = jnp.eye(few) - inverse @ square
+        step = jnp.eye(few) + 0.5 * off
+        return number + 1, jnp.abs(off).max(), square @ step, step @ inverse
+
+    def far_off(state: tuple[Array, Array, Array, Array]) -> Array:
+        return (state[0] < ROOT_STEPS) & (state[1] > CLOSE)
 
     with jax.default_matmul_precision("float32"):
         for _ in range(2):  # the second time for what rounding left
             gram = x @ x.T
             bound = jnp.abs(gram).sum(0).max()  # of its eigenvalues
-            _, inverse = jax.lax.fori_loop(0, ROOT_STEPS, improve, (gram / bound, jnp.eye(few)))
-            x = inverse @ x * bound**-0.5
+            begun = jnp.int32(0), jnp.float32(1), gram / bound, jnp.eye(few)
+            x = jax.lax.while_loop(far_off, improve, begun)[3] @ x * bound**-0.5
     return x if rows == few else x.T
 
 

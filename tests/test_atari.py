@@ -29,10 +29,11 @@ from tenuto.errors import UserError
 from tenuto.extensions import Joint, Zeta
 from tenuto.jobs import Job
 from tenuto.loop import Brain, Lane, Networks, Task
-from tenuto.outside.atari import PAPER, Atari, Emulators, emulation
+from tenuto.outside.atari import Atari, Emulators, emulation
 from tenuto.outside.crowd import JUDGING, TRAINING, Seen
 from tenuto.plan import Periodic, Plan
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay, Screens
+from tenuto.report.published_atari import GAMES
 from tenuto.schedules import fixed
 from tenuto.settings import atari
 from tenuto.spaces import Discrete
@@ -189,9 +190,9 @@ def test_what_is_shown_and_paid_in_each_setting(setting: str):
 
 
 def test_the_games_of_the_paper_have_their_own_actions_or_all_eighteen():
-    assert set(PAPER) == set(ACTIONS)
-    assert {name: Atari(name, all_actions=False).num_actions for name in PAPER} == ACTIONS
-    assert {Atari(name).num_actions for name in PAPER[:2]} == {18}
+    assert set(GAMES) == set(ACTIONS)
+    assert {name: Atari(name, all_actions=False).num_actions for name in GAMES} == ACTIONS
+    assert {Atari(name).num_actions for name in GAMES[:2]} == {18}
     full = Atari("up_n_down")
     counted = {setting: atari.assemble("ddqn", full, setting, "linear", 1000).env.num_actions for setting in STICKY}
     assert counted == {"released": 6, "text": 6, "standard": 18}

@@ -24,10 +24,6 @@ from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import ObsSize
 
 GAME = 100_000  # steps of a game whose lives are episodes
-PAPER = (
-    *("beam_rider", "centipede", "crazy_climber", "freeway", "kangaroo", "ms_pacman"),
-    *("pong", "qbert", "riverraid", "road_runner", "seaquest", "up_n_down"),
-)
 
 
 def _ale() -> Any:
