@@ -119,7 +119,7 @@ def in_groups(
 ) -> Program | SideBySide:
     """A program whose lanes take turns in so many groups."""
     bounds = [round(i * len(tasks) / num) for i in range(num + 1)]
-    programs = [Program(tasks[a:b], seeds[a:b], open_crowd, overlap) for a, b in pairwise(bounds)]
+    programs = [Program(tasks[a:b], seeds[a:b], open_crowd, overlap, first_lane=a) for a, b in pairwise(bounds)]
     return programs[0] if num == 1 else SideBySide(programs)
 
 

@@ -45,6 +45,7 @@ class Program:
         seeds: Sequence[int],
         open_crowd: Callable[[Sequence[int], int], Crowd],
         overlap: bool = False,
+        first_lane: int = 0,
     ):
         self.lanes = len(tasks)
         self.learn_every = tasks[0].plan.learn_every
@@ -52,6 +53,7 @@ class Program:
         self.places = tasks[0].env.places
         self.first_update = tasks[0].plan.first_update
         self._overlap = overlap
+        self._first_lane = first_lane  # the number by which the first is known outside
         least = LEAST if jax.local_devices()[0].platform == "cpu" else 1
         self._seeds = list(seeds)
         self._idle = tasks[0].env.actions.example()
@@ -248,7 +250,7 @@ class Program:
 
         self._lanes = jax.tree.map(pick, self._lanes, anew)
         self._running = jax.tree.map(lambda x: jnp.where(kept, x, 0), self._running)
-        lost = np.flatnonzero(~same).tolist()
+        lost = (self._first_lane + np.flatnonzero(~same)).tolist()
         return [
             f"step {t}: the environment's state could not be brought back in lane {lane}: its episode begins anew"
             for lane in lost
@@ -276,5 +278,6 @@ class Program:
         try:
             return call()
         except Trouble as trouble:
-            where = f"lane {trouble.lane} (seed {self._seeds[trouble.lane]}), " if trouble.lane is not None else ""
+            lane = trouble.lane
+            where = "" if lane is None else f"lane {self._first_lane + lane} (seed {self._seeds[lane]}), "
             raise Failed(f"{where}step {self.t}: {trouble.what}") from trouble.__cause__

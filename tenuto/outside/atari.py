@@ -8,7 +8,7 @@ in them, and so does what was published.
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +19,7 @@ from jaxtyping import Array, Int
 
 from tenuto.envs.base import AbstractSpec
 from tenuto.errors import UserError, unknown
-from tenuto.outside.crowd import JUDGING, Crowd, Seen, Trouble, episode_seed
+from tenuto.outside.crowd import JUDGING, Forgetful, Seen, Trouble
 from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import ObsSize
 
@@ -150,17 +150,16 @@ def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
     }
 
 
-class Emulators(Crowd):
-    """An emulator per lane. A step is sent to all of them and goes on in threads until it is received.
-
-    The state of emulators cannot be stored: after a resume each lane begins a new game.
-    """
+class Emulators(Forgetful):
+    """An emulator per lane. A step is sent to all of them and goes on in threads until it is received. After a resume
+    each lane begins a new game."""
 
     def __init__(self, spec: Atari, seeds: Sequence[int], purpose: int, threads: int = 0):
         _ale()
         from ale_py.vector_env import AtariVectorEnv
 
-        self._spec, self._seeds, self._purpose, self._begun = spec, list(seeds), purpose, 0
+        super().__init__(seeds, purpose)
+        self._spec = spec
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._env = AtariVectorEnv(
             spec.game, len(seeds), num_threads=threads or min(len(seeds), cores), **emulation(spec, purpose)
@@ -174,9 +173,8 @@ class Emulators(Crowd):
         return self._spec.longest
 
     def reset(self) -> np.ndarray:
-        seeds = np.asarray([episode_seed(seed, self._purpose, self._begun) for seed in self._seeds])
-        screens, info = self._env.reset(seed=seeds)
-        self._lives, self._steps = info["lives"].astype(int), np.zeros(len(seeds), int)
+        screens, info = self._env.reset(seed=np.asarray(self.seeds()))
+        self._lives, self._steps = info["lives"].astype(int), np.zeros(len(screens), int)
         return screens[:, 0]
 
     def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
@@ -199,14 +197,6 @@ class Emulators(Crowd):
         truncated = truncated | ((self._steps >= self._spec.longest) & ~terminated)
         self._steps[terminated | truncated] = 0
         return Seen(None, reward.astype(np.float32), terminated, truncated, screens[:, 0])
-
-    def journal(self) -> dict[str, np.ndarray]:
-        return {"begun": np.asarray(self._begun)}
-
-    def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
-        self._begun = int(journal["begun"]) + 1
-        obs[...] = self.reset()
-        return np.zeros(len(obs), bool)
 
     def close(self) -> None:
         self._env.close()

@@ -205,12 +205,32 @@ class Separate(Crowd):
             raise Trouble(lane, str(problem)) from None
 
 
-class Together(Crowd):
-    """A Gymnasium vector environment with one place per lane. Its state cannot be stored."""
+class Forgetful(Crowd):
+    """Environments whose state cannot be stored: after a resume they begin anew, each time with other seeds."""
+
+    def __init__(self, seeds: Sequence[int], stream: int):
+        self._seeds, self._stream = list(seeds), stream
+        self._begun = 0  # how often they were restored
+
+    def seeds(self) -> list[int]:
+        """With which seeds they begin now."""
+        return [episode_seed(seed, self._stream, self._begun) for seed in self._seeds]
+
+    def journal(self) -> dict[str, np.ndarray]:
+        return {"begun": np.asarray(self._begun)}
+
+    def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
+        self._begun = int(journal["begun"]) + 1
+        obs[...] = self.reset()
+        return np.zeros(len(obs), bool)
+
+
+class Together(Forgetful):
+    """A Gymnasium vector environment with one place per lane."""
 
     def __init__(self, make: Callable[[int], Any], interface: Interface, seeds: Sequence[int], stream: int):
-        self._interface, self._seeds, self._stream = interface, list(seeds), stream
-        self._begun = 0  # how often it was restored: each time with other seeds
+        super().__init__(seeds, stream)
+        self._interface = interface
         self._envs = make(len(seeds))
         modes = gymnasium.vector.AutoresetMode
         self._mode = self._envs.metadata.get("autoreset_mode")
@@ -229,7 +249,7 @@ class Together(Crowd):
 
     def reset(self) -> np.ndarray:
         try:
-            raw, _ = self._envs.reset(seed=[episode_seed(seed, self._stream, self._begun) for seed in self._seeds])
+            raw, _ = self._envs.reset(seed=self.seeds())
         except Exception as problem:
             raise Trouble(None, _told("reset(seed=...)", problem)) from problem
         return self._read_all(raw)
@@ -259,14 +279,6 @@ class Together(Crowd):
                 raise Trouble(None, _told("reset()", problem)) from problem
             fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
         return Seen(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
-
-    def journal(self) -> dict[str, np.ndarray]:
-        return {"begun": np.asarray(self._begun)}
-
-    def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
-        self._begun = int(journal["begun"]) + 1
-        obs[...] = self.reset()
-        return np.zeros(len(obs), bool)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
