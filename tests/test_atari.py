@@ -1130,6 +1130,19 @@ def test_with_overlap_the_step_after_an_update_is_chosen_before_it(overlap: bool
     assert told_apart == 3
 
 
+def test_copies_of_large_matrices_act_as_the_matrices_would(monkeypatch: pytest.MonkeyPatch):
+    """To round a weight beforehand or where it is used is the same: what is learned is, too, to the last bit."""
+    learned = []
+    for large in (10**9, 500):
+        monkeypatch.setattr(turns, "LARGE", large)
+        program = host.Program([tiny("ddqn", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
+        program.begin()
+        program.advance(STEPS // 4)
+        learned.append(program.networks())
+        program.close()
+    assert_same(*learned)
+
+
 # --- lanes in groups ---------------------------------------------------------------------------------------------
 
 TASKS = [tiny("ute", learning_rate=rate, epsilon=fixed(0.3)) for rate in (1e-3, 1e-4, 1e-2, 3e-3, 3e-4, 1e-3)]
