@@ -114,6 +114,8 @@ def train(
     evaluate_every: int | None = None,
     evaluation_episodes: int | None = None,
     scale_observations: bool = True,
+    precision: str | None = None,
+    synchronous: bool = False,
     out: Path | str | None = None,
     track: Sequence[str] = (),
     progress: bool = True,
@@ -124,9 +126,9 @@ def train(
     Args:
         env: a Gymnasium id (`"CartPole-v1"`), a function that makes an environment (`lambda: MyEnv()`), a function of a
             number that makes a Gymnasium vector environment of so many, a compiled environment of ours
-            (`"chain-50"`, `Chain(50)`) or of your own.
+            (`"chain-50"`, `Chain(50)`) or of your own, or an Atari game (`"atari-pong"`).
         agent: a name of the catalogue (`tenuto list`) or a composition (`Agent(action=..., extension=...)`).
-        steps: environment steps of each lane; 50,000 if not said.
+        steps: environment steps of each lane; 50,000 if not said, on Atari games 2,500,000.
         episodes: in place of steps, on the paper's environments by name with agents by name.
         seeds: how many lanes there are for each combination of swept values, the first with `first_seed`.
         lam: λ of UTE, one number or several to be crossed with the seeds; so are `mu`, `gamma`, `learning_rate` and
@@ -134,11 +136,14 @@ def train(
         max_length: the greatest length J an action may be held.
         heads: the number of heads in UTE's ensemble.
         plan: discount, exploration, clocks, batches and optimiser, in place of the standard ones.
-        setting: a named set of hyper-parameters (`tenuto list`): `standard` but on the paper's environments.
+        setting: a named set of hyper-parameters (`tenuto list`): `standard` but on the paper's environments, where it
+            is `released` if not said (Atari games have both).
         evaluate_every: steps between evaluations without exploration, 0 for none; if not said, a tenth of the run
             (on the paper's environments as there).
         evaluation_episodes: of each evaluation and lane.
         scale_observations: whether numbers with bounds are scaled to -1..1 for the networks.
+        precision: of updates, `"float32"`, `"tensorfloat32"` or `"bfloat16"`; the setting's if not said.
+        synchronous: on Atari games, whether lanes wait for an update before they choose.
         out: the folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is
             only read: whether a function makes the same environments as before cannot always be told. Without it the
             run lives in a temporary folder until it is saved.
@@ -175,6 +180,8 @@ def train(
         evaluate_every=evaluate_every,
         evaluation_episodes=evaluation_episodes,
         scale_observations=scale_observations,
+        precision=precision,
+        synchronous=synchronous,
         given=dataclasses.replace(given, plan=plan),
     )
     track = (track,) if isinstance(track, str) else track
