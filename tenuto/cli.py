@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import TaskID
 from rich.table import Table
 
@@ -101,7 +102,7 @@ def show_list() -> None:
         table.add_column(style="bold cyan", no_wrap=True)
         table.add_column()
         for name, summary in rows.items():
-            table.add_row(name, summary)
+            table.add_row(name, escape(summary))
         console.print(table, "")
 
     show("Agents (--agent)", {name: entry.summary for name, entry in agents.CATALOGUE.items()})

@@ -26,6 +26,10 @@ def groups_for(lanes: int) -> int:
     return 1 if on_cpu else next(groups for least, groups in GROUPS if lanes >= least)
 
 
+class Uneven(UserError):  # noqa: N818 (the user reads its message, not its name)
+    """A group failed, and the others are at other steps by now: there is no common state to keep."""
+
+
 class SideBySide:
     """Groups of lanes that share a device: while the environments of some are at work, others learn and act.
 
@@ -63,8 +67,7 @@ class SideBySide:
         try:
             chunks = self._each(lambda group: group.advance(rounds, partial(stop_there, group)))
         except Failed as failure:
-            # The others are at other steps by now: there is no common state to keep.
-            raise UserError(f"{failure}; go on from the last checkpoint with `tenuto resume`") from failure
+            raise Uneven(str(failure)) from failure
         width = max(chunk.returns.shape[1] for chunk in chunks)
         return _joined([_widened(chunk, width) for chunk in chunks])
 
@@ -86,7 +89,8 @@ class SideBySide:
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
     def journal(self) -> dict[str, np.ndarray]:
-        return {f"{i}.{name}": x for i, group in enumerate(self._groups) for name, x in group.journal().items()}
+        """How often games were begun anew, which all groups have in common: so a run can go on in other groups."""
+        return self._groups[0].journal()
 
     def networks(self) -> Networks:
         return _joined([group.networks() for group in self._groups])
@@ -98,10 +102,9 @@ class SideBySide:
     def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
         """Go on from a checkpoint's state at clock t. What could not be brought back, in words."""
         begun, notes = 0, []
-        for i, group in enumerate(self._groups):
+        for group in self._groups:
             share = slice(begun, begun + group.lanes)
-            own = {name.removeprefix(f"{i}."): x for name, x in journal.items() if name.startswith(f"{i}.")}
-            notes += group.restore(jax.tree.map(lambda x, share=share: x[share], state), t, own)
+            notes += group.restore(jax.tree.map(lambda x, share=share: x[share], state), t, journal)
             begun += group.lanes
         return notes
 

@@ -21,6 +21,7 @@ from tenuto import compiled, loop, turns
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.errors import UserError
 from tenuto.loop import Draws, Lane, Networks, Task
+from tenuto.nets import last_layers
 from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Seen, Trouble
 from tenuto.turns import Calls, Chosen, Leaves, Now, Parts, Shapes
 from tenuto.types import Event
@@ -85,7 +86,7 @@ class Program:
         return self._summary(events, before, began)
 
     def _live(self, num: int, stop: Callable[[], bool], events: list[Any]) -> None:
-        """Up to so many steps, whose events gather in arrays. The lanes are whole again however it ends."""
+        """Up to so many steps, whose events gather in arrays. The lanes are whole again if an environment fails."""
         whole, parts = self._lanes, turns.take_apart(self._lanes)
         keys = jax.random.key_data(whole.learn_key)
         ahead = turns.draw_ahead(self._tasks, whole.step_key, np.int32(self.t - self.t % turns.AHEAD))
@@ -99,8 +100,9 @@ class Program:
         now = Now(jnp.int32(self.t), gathering, jax.tree.leaves(chosen))
         moving, nets, rest = map(jax.tree.leaves, parts)
         calls: Calls | None = None
+        failure: Failed | None = None
         try:
-            self._crowd.send(self._sane(now.chosen[action]))
+            self._send(now.chosen[action])
             for left in range(num - 1, -1, -1):
                 if self.t % turns.AHEAD == 0 and left < num - 1:
                     drawn = jax.tree.leaves(turns.draw_ahead(self._tasks, whole.step_key, np.int32(self.t)))
@@ -121,26 +123,34 @@ class Program:
                 self.t = after
                 going_on = left > 0 and not stop()
                 if going_on:
-                    self._crowd.send(self._sane(now.chosen[action]))
+                    self._send(now.chosen[action])
                 if learn and self._overlap:
                     nets, rest, copies = calls.learn(moving, now.clock, nets, rest, copies, keys, tasks)
                     acting, copies = self._acting(nets, calls, copies)
                 if not going_on:
-                    return
-        finally:
-            events.append(np.asarray(now.events))
-            structures = map(jax.tree.structure, parts)
-            trees = [jax.tree.unflatten(s, x) for s, x in zip(structures, (moving, nets, rest), strict=True)]
-            self._lanes = turns.put_together(Parts(*trees), (whole.step_key, whole.learn_key))
-            # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
-            self._chosen = jax.tree.unflatten(jax.tree.structure(chosen), now.chosen) if self._overlap else None
+                    break
+        except Failed as problem:
+            failure = problem
+        # What fails otherwise, in a call that has taken the lanes' memory, leaves no lanes to go on with.
+        events.append(np.asarray(now.events))
+        structures = map(jax.tree.structure, parts)
+        trees = [jax.tree.unflatten(s, x) for s, x in zip(structures, (moving, nets, rest), strict=True)]
+        self._lanes = turns.put_together(Parts(*trees), (whole.step_key, whole.learn_key))
+        # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
+        self._chosen = jax.tree.unflatten(jax.tree.structure(chosen), now.chosen) if self._overlap else None
+        if failure is not None:
+            raise failure
+
+    def _send(self, actions: Array) -> None:
+        self._checked(lambda: self._crowd.send(self._sane(actions)))
 
     def _shapes(self, parts: Parts, chosen: Chosen, ahead: Draws, shown: Seen, leaves: Leaves) -> Shapes:
         structure = jax.tree.structure
         copied: tuple[int, ...] = ()
         if self._tasks.plan.dtype == jnp.bfloat16:
-            sizes = [x.size // len(x) for x in jax.tree.leaves(parts.nets)]
-            copied = tuple(i for i, size in enumerate(sizes) if size >= turns.LARGE)
+            answers = set(map(id, last_layers(parts.nets)))  # which are in float32
+            leaves_of = enumerate(jax.tree.leaves(parts.nets))
+            copied = tuple(i for i, x in leaves_of if x.size // len(x) >= turns.LARGE and id(x) not in answers)
         return Shapes(
             tasks=structure(self._tasks),
             parts=Parts(*map(structure, parts)),
@@ -180,7 +190,7 @@ class Program:
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), self.t))(self._keys)
         lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
         returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        obs = self._view(networks, None, self._checked(crowd.reset), np.ones(self.lanes, bool))
+        obs = self._view(None, self._checked(lambda: crowd.reset_at(self.t)), np.ones(self.lanes, bool))
         episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
         action = np.stack([np.asarray(self._idle)] * self.lanes)
         while (active := episode < episodes).any():
@@ -198,7 +208,7 @@ class Program:
             returns[lanes, now] += np.where(active, seen.reward, 0)
             steps[lanes, now] += active
             over = active & (seen.terminated | seen.truncated)
-            obs = self._view(networks, obs, seen.fresh, over)
+            obs = self._view(obs, seen.fresh, over)
             left = np.where(over, 0, left - active)
             episode += over
             clock += 1
@@ -207,7 +217,7 @@ class Program:
         lam = np.asarray(networks.lam)[: self.lanes]
         return Evaluation(*map(jnp.asarray, (returns, steps, decisions, lam)))
 
-    def _view(self, networks: Networks, before: Any, shown: np.ndarray, begins: np.ndarray) -> Any:
+    def _view(self, before: Any, shown: np.ndarray, begins: np.ndarray) -> Any:
         """What the judged lanes see once this is shown."""
         shown = self._with_twins(shown)
         if not self._tasks.env.screens:

@@ -141,6 +141,8 @@ class Job:
     def _settle_outside(self) -> None:
         if self.env_args and (not self.is_outside or self.given.make is not None or envs.is_atari(self.envs[0])):
             raise UserError("--env-args are for Gymnasium's environments by name: leave them out")
+        if not self.scale_observations and envs.is_atari(self.envs[0]):
+            raise UserError("how pixels of Atari games are scaled is a matter of the setting: leave it out")
         if self.synchronous and not envs.is_atari(self.envs[0]):
             raise UserError("--synchronous is for Atari games: all others are so already")
         if self.is_outside and len(self.envs) > 1:

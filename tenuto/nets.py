@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tenuto.errors import UserError
-from tenuto.types import ObsSize
+from tenuto.types import Nets, ObsSize
 
 INITS = ("uniform", "normal", "orthogonal")
 ROOT_STEPS, CLOSE = 30, 1e-3  # most steps of Newton's iteration, and the error after which one more is enough
@@ -132,6 +132,12 @@ class MLP(eqx.Module):
         if inputs[0].dtype == jnp.bfloat16:
             inputs = tuple(x.astype(jnp.float32) for x in inputs)
         return self.layers[-1](*inputs)
+
+
+def last_layers(networks: Nets) -> list[Array]:
+    """The weights that give answers, in all networks there are: they compute in float32 whatever the others do."""
+    found = jax.tree.leaves(networks, is_leaf=lambda x: isinstance(x, MLP))
+    return [x.layers[-1].weight for x in found if isinstance(x, MLP)]
 
 
 class OptionNet(eqx.Module):

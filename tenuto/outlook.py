@@ -14,9 +14,9 @@ from tenuto import loop
 from tenuto.errors import UserError
 from tenuto.jobs import Job
 
-# Env steps per second that a first guess of the time rests on, by device: of one lane, and of all lanes together
-# (`benchmarks/atari.py`, UTE; others are faster). The progress line says how it really goes.
-SPEEDS = {"gpu": (460, 5200), "cpu": (8, 10)}
+# Env steps per second of so many lanes together, that a first guess of the time rests on (`benchmarks/atari.py`, UTE in
+# bfloat16; other agents are faster). The progress line says how it really goes.
+SPEEDS = {"gpu": {1: 460, 7: 2027, 28: 5241}, "cpu": {1: 8, 3: 10}}
 WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
 ROOM = 0.92  # of a device's memory that can be filled
 
@@ -76,7 +76,7 @@ def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
     lines = [
         f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} with {lanes} {'lane' if lanes == 1 else 'lanes'}{times}.",
         f"Memory: {memory / 1e9:.1f}{of} GB on the device. Disk, for checkpoints: {2 * disk / 1e9:.1f} GB at most.",
-        f"Time: about {span(seconds)} on this {device.platform.upper()}, as a first guess.",
+        f"Time: about {span(seconds)} on this {device.platform.upper()}, as a first guess, without evaluations.",
     ]
     if device.platform == "cpu":
         lines.append("A CPU is for trying things out here: a GPU does the same hundreds of times faster.")
@@ -85,9 +85,9 @@ def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
 
 def _seconds(job: Job, platform: str) -> float:
     """A first guess of the time that a job takes by itself."""
-    one, most = SPEEDS["cpu" if platform == "cpu" else "gpu"]
+    measured = SPEEDS["cpu" if platform == "cpu" else "gpu"]
     lanes, steps = len(job.lanes()), job.steps or 0
-    return lanes * steps / min(one * lanes, most)
+    return lanes * steps / float(np.interp(lanes, list(measured), list(measured.values())))
 
 
 def _refusal(jobs: Sequence[Job], at_a_time: int, limit: int) -> str:

@@ -131,6 +131,12 @@ def _run(
                     if judged is not None:
                         kept.judge(judged, program.t)
                         best.hear(judged.returns, program)
+            except groups.Uneven as failure:
+                note("".join(traceback.format_exception(failure)))
+                raise UserError(
+                    f"{job.label}: {failure}. The run stopped; `tenuto resume {folder}` goes on from its last "
+                    "checkpoint, or begins anew if there is none"
+                ) from failure
             except host.Failed as failure:
                 if failure.chunk is not None:  # what came before it in this chunk
                     kept.add(failure.chunk, program.t)

@@ -13,6 +13,7 @@ from tenuto.envs import AbstractEnv, is_python
 from tenuto.errors import UserError
 from tenuto.jobs import Job
 from tenuto.outside.atari import Atari, Game
+from tenuto.outside.crowd import LONGEST_EPISODE
 from tenuto.outside.opening import made
 from tenuto.outside.ours import CompiledEnv
 from tenuto.policy import Played, Policy, play
@@ -45,9 +46,14 @@ def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[P
     """So many episodes of the policy in an environment of its own."""
     env = made(maker, "the environment")
     try:
-        return play(policy, env, episodes)
+        return play(policy, env, episodes, longest=_longest(policy))
     finally:
         env.close()
+
+
+def _longest(policy: Policy) -> int:
+    env = policy.task.env
+    return env.longest if isinstance(env, Atari) else LONGEST_EPISODE
 
 
 def check(path: Path) -> None:
@@ -73,7 +79,7 @@ def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
         frames.append(with_strip(picture, policy.max_length, length, done))
 
     try:
-        play(policy, env, 1, watch=watch)
+        play(policy, env, 1, longest=_longest(policy), watch=watch)
         fps = env.metadata.get("render_fps") or FPS
     finally:
         env.close()

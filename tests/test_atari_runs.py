@@ -10,20 +10,23 @@ import pytest
 pytest.importorskip("ale_py")
 
 import tenuto
-from tenuto import cli, loop, outlook, runs
+from tenuto import cli, groups, host, loop, outlook, runs
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
 from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
 from tenuto.jobs import Given, Job
-from tenuto.outside import Atari
+from tenuto.outside import Atari, Emulators
+from tenuto.outside.atari import Game
+from tenuto.outside.crowd import JUDGING
 from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
 
 STEPS, SEEDS = 160, 2
 PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
 GAME = Atari("road_runner", side=36, **PUBLISHED)
+FREEWAY = Atari("freeway", idle_start=100)  # cars move from the first frame on
 UTE = Agent(
     DoubleQ(hidden=(16,)),
     Uncertain(4, heads=3, embed=4, after=(16,), one_embedding=True),
@@ -149,7 +152,66 @@ def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatc
         outlook.check_disk([job], 1, tmp_path / "not" / "there")
 
 
+@pytest.mark.parametrize("name", ["atari", "ALE/RoadRuner-v5", "RoadRunerNoFrameskip-v4"])
+def test_names_that_atari_games_have_elsewhere_lead_to_ours(name: str) -> None:
+    with pytest.raises(UserError, match="Atari games are named atari-pong"):
+        Job(name, "ddqn")
+
+
+def test_the_list_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["list"]) == 0
+    assert "tenuto[atari]" in capsys.readouterr().out
+
+
+def test_evaluations_have_games_of_their_own_the_same_for_every_agent() -> None:
+    """Without sticky actions a start is a game: one start for all evaluations would be one game, judged many times."""
+    one, two = (Emulators(FREEWAY, [0, 1], JUDGING) for _ in range(2))
+    first, again, later = one.reset_at(80), two.reset_at(80), two.reset_at(160)
+    np.testing.assert_array_equal(first, again)
+    assert (first != later).any()
+    for crowd in (one, two):
+        crowd.close()
+
+
+def test_every_reset_of_a_game_begins_another_that_its_seed_repeats() -> None:
+    game = Game(FREEWAY)
+    starts = [game.reset(seed=3)[0], game.reset()[0], game.reset()[0], game.reset(seed=3)[0], game.reset()[0]]
+    game.close()
+    np.testing.assert_array_equal(starts[0], starts[3])
+    np.testing.assert_array_equal(starts[1], starts[4])
+    assert len({start.tobytes() for start in starts[:3]}) > 1
+
+
+def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = small_job()
+    for asked in ("reset", "send", "recv"):
+        program = runs.open_program(job, job.tasks())
+        if asked != "reset":
+            program.begin()
+
+        def fail(*_: object, **__: object) -> None:
+            raise RuntimeError("out of cartridges")
+
+        monkeypatch.setattr(program._crowd._env, asked, fail)
+        with pytest.raises(host.Failed, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
+            program.begin() if asked == "reset" else program.advance(1)
+
+
+def test_a_checkpoint_is_the_same_whatever_the_number_of_groups() -> None:
+    """On another device there may be others."""
+    task = small_job().tasks()[0]
+    opened = [
+        groups.in_groups(num, [task] * 6, range(6), lambda s, p: Emulators(GAME, s, p), overlap=True) for num in (1, 2)
+    ]
+    assert opened[0].journal() == opened[1].journal() == {"begun": 0}
+    assert opened[0].state_shape() == opened[1].state_shape()
+    for program in opened:
+        program.close()
+
+
 def test_flags_that_mean_nothing_are_refused() -> None:
+    with pytest.raises(UserError, match="pixels"):
+        Job("atari-pong", "ddqn", scale_observations=False)
     with pytest.raises(UserError, match="--synchronous is for Atari"):
         Job("chain-10", "ute", synchronous=True)
     with pytest.raises(UserError, match="--env-args"):

@@ -67,6 +67,8 @@ def family(name: str) -> str:
         return "atari"
     if is_python(name) or is_gymnasium(name):
         return "outside"
+    if name.startswith(("ALE/", "atari")) or "NoFrameskip" in name:
+        raise UserError(f"unknown environment '{name}': Atari games are named atari-pong, atari-road_runner and so on")
     module, colon, _ = name.partition(":")
     if colon and importlib.util.find_spec(module.split(".")[0]) is None:
         raise UserError(f"unknown environment '{name}': there is no module '{module}' to import")

@@ -215,7 +215,8 @@ def preface(made: Sequence[Cell]) -> list[str]:
         f"The published numbers are after {published.STEPS:,} steps of training, ours after {steps} (the random agent, "
         f"which learns nothing, after at most {RANDOM_STEPS:,}): compare them where these agree. The published ± is "
         "most likely the spread of all evaluations of all seeds; our interval is that of the mean over seeds.",
-        "Normalised scores are (agent - random) / (ddqn - random), with our own means over seeds for both; an average "
+        "Normalised scores are (agent - random) / (ddqn - random), with our own means over seeds for both, whose "
+        "noise is not in the intervals; an average "
         "is over the games that all columns of its table have.",
     ]
     if any(cell.setting != "standard" for cell in made):

@@ -8,7 +8,7 @@ in them, and so does what was published.
 import dataclasses
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -65,8 +65,8 @@ class Atari(AbstractSpec):
     depth: int = eqx.field(static=True, default=4)  # screens in an observation
     sticky: float = eqx.field(static=True, default=0.25)  # probability per frame that the last action goes on
     sticky_when_judged: float = eqx.field(static=True, default=0.25)
-    idle_start: int = eqx.field(static=True, default=0)  # at a game's start, up to so many frames without an action
-    fire_start: bool = eqx.field(static=True, default=False)  # whether the fire button is pressed then, if it is used
+    idle_start: int = eqx.field(static=True, default=0)  # at a game's start, fewer than so many frames go by,
+    fire_start: bool = eqx.field(static=True, default=False)  # the last with the fire button pressed, if it is used
     life_is_episode: bool = eqx.field(static=True, default=False)  # episodes end with a life; the game goes on
     clip_rewards: bool = eqx.field(static=True, default=True)  # learn from signs of rewards; returns are of the score
     longest: int = eqx.field(static=True, default=27_000)  # steps of an episode
@@ -172,8 +172,13 @@ class Emulators(Forgetful):
     def longest_episode(self) -> int:
         return self._spec.longest
 
+    def reset_at(self, t: int) -> np.ndarray:
+        """Each evaluation has games of its own, the same for all agents: without sticky actions a start is a game."""
+        self._begun = t
+        return self.reset()
+
     def reset(self) -> np.ndarray:
-        screens, info = self._env.reset(seed=np.asarray(self.seeds()))
+        screens, info = _asked(lambda: self._env.reset(seed=np.asarray(self.seeds())))
         self._lives, self._steps = info["lives"].astype(int), np.zeros(len(screens), int)
         return screens[:, 0]
 
@@ -182,13 +187,10 @@ class Emulators(Forgetful):
         return self.receive()
 
     def send(self, actions: np.ndarray) -> None:
-        self._env.send(np.ascontiguousarray(actions, np.int32))
+        _asked(lambda: self._env.send(np.ascontiguousarray(actions, np.int32)))
 
     def receive(self) -> Seen:
-        try:
-            screens, reward, terminated, truncated, info = self._env.recv()
-        except Exception as problem:
-            raise Trouble(None, f"the emulators failed ({type(problem).__name__}: {problem})") from problem
+        screens, reward, terminated, truncated, info = _asked(self._env.recv)
         lives, game_over = info["lives"], terminated | truncated
         if self._spec.life_is_episode:
             terminated = terminated | ((lives < self._lives) & (lives > 0) & ~game_over)
@@ -202,8 +204,17 @@ class Emulators(Forgetful):
         self._env.close()
 
 
+def _asked(call: Callable[[], Any]) -> Any:
+    """What the emulators answer."""
+    try:
+        return call()
+    except Exception as problem:
+        raise Trouble(None, f"the emulators failed ({type(problem).__name__}: {problem})") from problem
+
+
 class Game(gymnasium.Env[np.ndarray, Any]):
-    """One emulator as a Gymnasium environment that shows what networks read: to play and film what was trained."""
+    """One emulator as a Gymnasium environment that shows what networks read: to play and film what was trained. Every
+    reset begins a new game, also where episodes are lives."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 (as Gymnasium has it)
     enlarged = 4  # side of a pixel in a picture
@@ -218,10 +229,8 @@ class Game(gymnasium.Env[np.ndarray, Any]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
-        if seed is not None or self._emulator is None:
-            self.close()
-            drawn = int(self.np_random.integers(2**31))
-            self._emulator = Emulators(self._game, [drawn], JUDGING)
+        self.close()
+        self._emulator = Emulators(self._game, [int(self.np_random.integers(2**31))], JUDGING)
         self._see(self._emulator.reset()[0], begins=True)
         return self._obs.copy(), {}
 

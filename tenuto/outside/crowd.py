@@ -45,6 +45,10 @@ class Crowd(ABC):
     def reset(self) -> np.ndarray:
         """What every lane shows at the start of its first episode."""
 
+    def reset_at(self, t: int) -> np.ndarray:
+        """What every lane shows at the start of an evaluation at clock t: the same each time, where nothing is said."""
+        return self.reset()
+
     @abstractmethod
     def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
         """One step of every lane, or of the active ones, where the others can wait."""

@@ -68,4 +68,5 @@ def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
 def capacity_for(env: AbstractSpec) -> int:
     """As many steps as a lane's share of memory holds: what is forgotten must be learned again."""
     obs = jax.eval_shape(env.reset, jax.random.key(0))[1]
-    return int(np.clip(MEMORY // max(1, 2 * obs.size * obs.dtype.itemsize), *CAPACITY))
+    stored = obs.size // obs.shape[-1] if env.screens else 2 * obs.size  # of each step
+    return int(np.clip(MEMORY // max(1, stored * obs.dtype.itemsize), *CAPACITY))
