@@ -203,7 +203,7 @@ def test_emulators_take_the_actions_that_the_agent_knows(full: bool, number: int
     spec = game(num_actions=0, all_actions=full)
     assert spec.num_actions == number
     crowd = Emulators(spec, [0], TRAINING)
-    assert len(set(crowd.action_set)) == number
+    assert len(set(crowd._env.ale.get_action_set())) == number
     crowd.close()
 
 

@@ -154,7 +154,7 @@ class Emulators(Forgetful):
     """An emulator per lane. A step is sent to all of them and goes on in threads until it is received. After a resume
     each lane begins a new game."""
 
-    def __init__(self, spec: Atari, seeds: Sequence[int], purpose: int, threads: int = 0):
+    def __init__(self, spec: Atari, seeds: Sequence[int], purpose: int):
         _ale()
         from ale_py.vector_env import AtariVectorEnv
 
@@ -162,9 +162,8 @@ class Emulators(Forgetful):
         self._spec = spec
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._env = AtariVectorEnv(
-            spec.game, len(seeds), num_threads=threads or min(len(seeds), cores), **emulation(spec, purpose)
+            spec.game, len(seeds), num_threads=min(len(seeds), cores), **emulation(spec, purpose)
         )
-        self.action_set = self._env.ale.get_action_set()
         self._lives = np.zeros(len(seeds), int)
         self._steps = np.zeros(len(seeds), int)  # of the running episode
 
