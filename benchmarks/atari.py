@@ -13,6 +13,7 @@ import dataclasses
 import json
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,7 +48,7 @@ class Options:
     synchronous: bool = False
     """Lanes wait for an update before they choose."""
     parts: bool = False
-    """Measure emulators in lockstep, and acting and learning of one group, by themselves too."""
+    """Measure emulators, and acting and learning of one group, by themselves too."""
     chunks: int = 5
     """Chunks that are timed."""
     steps: int = 400
@@ -96,17 +97,24 @@ def pipeline(tasks: list[Task], num: int, options: Options) -> dict[str, Any]:
     }
 
 
-def emulation(task: Task, lanes: int, steps: int) -> float:
-    """Emulators in lockstep, with random actions: env steps per second."""
-    crowd, draw = emulators_of(task, range(lanes), 0), np.random.default_rng(0)
-    crowd.reset()
+def emulation(task: Task, lanes: int, num: int, steps: int) -> float:
+    """Emulators in so many groups, each in lockstep, with random actions: env steps per second."""
     assert isinstance(task.env, Atari)
-    actions = draw.integers(0, task.env.num_actions, (steps, lanes))
+    crowds = [emulators_of(task, mine, 0) for mine in np.array_split(np.arange(lanes), num)]
+    actions = np.random.default_rng(0).integers(0, task.env.num_actions, (steps, lanes))
+
+    def live(crowd: Emulators, mine: np.ndarray) -> None:
+        for action in mine:
+            crowd.step(action)
+
+    for crowd in crowds:
+        crowd.reset()
     began = time.perf_counter()
-    for action in actions:
-        crowd.step(action)
+    with ThreadPoolExecutor(num) as pool:
+        list(pool.map(live, crowds, np.array_split(actions, num, axis=1)))
     rate = lanes * steps / (time.perf_counter() - began)
-    crowd.close()
+    for crowd in crowds:
+        crowd.close()
     return round(rate)
 
 
@@ -155,7 +163,9 @@ def main(options: Options) -> None:
                 if options.agent in THEIRS:
                     line["times_theirs"] = round(line["env_steps_per_s"] / THEIRS[options.agent], 1)
                 if options.parts:
-                    line |= {"emulators_alone": emulation(tasks[0], lanes, 500)} | learning(tasks[: lanes // num], 30)
+                    line |= {"emulators_alone": emulation(tasks[0], lanes, num, 500)} | learning(
+                        tasks[: lanes // num], 30
+                    )
                 print(line, flush=True)
                 found.append(line)
     about = {"game": options.game, "agent": options.agent, "setting": options.setting}

@@ -3,9 +3,10 @@
 One compiled call a step serves all lanes: it takes in what the environments showed, learns where an update is due, and
 chooses what to do next. Everything else, chunks and records included, is as in `compiled.py`.
 
-With `overlap` the choice comes first and the update after it, while the environments are already at work: the one step
-that follows an update is then chosen by the networks before it. `groups.py` fills the rest of the time: while one group
-of lanes waits for its environments, others use the device.
+With `overlap` the choice comes first and the update after it, while the environments are already at work; option values
+learn after the step at which an update is due, action values after the next one. So what follows an update is chosen by
+networks that are up to one update old. `groups.py` fills the rest of the time: while one group of lanes waits for its
+environments, others use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +21,9 @@ from jaxtyping import Array
 from tenuto import compiled, loop, turns
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.errors import UserError
-from tenuto.loop import Draws, Lane, Networks, Task
-from tenuto.nets import last_layers
-from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Seen, Trouble
-from tenuto.turns import Calls, Chosen, Leaves, Now, Parts, Shapes
-from tenuto.types import Event
+from tenuto.loop import Lane, Networks, Task
+from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Trouble
+from tenuto.turns import Chosen
 
 
 class Failed(UserError):  # noqa: N818 (the user reads its message, not its name)
@@ -66,6 +65,7 @@ class Program:
         self._crowd = open_crowd(self._seeds, TRAINING)
         self._judges: Crowd | None = None
         self._chosen: Chosen | None = None  # for the next step, where it has been chosen
+        self._desk = turns.Desk()
         self.t = 0
 
     def begin(self) -> None:
@@ -87,87 +87,38 @@ class Program:
 
     def _live(self, num: int, stop: Callable[[], bool], events: list[Any]) -> None:
         """Up to so many steps, whose events gather in arrays. The lanes are whole again if an environment fails."""
-        whole, parts = self._lanes, turns.take_apart(self._lanes)
-        keys = jax.random.key_data(whole.learn_key)
-        ahead = turns.draw_ahead(self._tasks, whole.step_key, np.int32(self.t - self.t % turns.AHEAD))
-        chosen = self._chosen
-        if chosen is None:
-            first = jax.tree.map(lambda x: x[self.t % turns.AHEAD], ahead)
-            chosen = turns.choose(self._tasks, whole, np.int32(self.t), first)
-        tasks, drawn = jax.tree.leaves(self._tasks), jax.tree.leaves(ahead)
-        action = next(i for i, leaf in enumerate(jax.tree.leaves(chosen)) if leaf is chosen.option.action)
-        gathering = jnp.zeros((turns.AHEAD, len(Event._fields), len(self._padded)))
-        now = Now(jnp.int32(self.t), gathering, jax.tree.leaves(chosen))
-        moving, nets, rest = map(jax.tree.leaves, parts)
-        calls: Calls | None = None
+        body = turns.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk)
         failure: Failed | None = None
         try:
-            self._send(now.chosen[action])
+            self._send(body.said)
             for left in range(num - 1, -1, -1):
                 if self.t % turns.AHEAD == 0 and left < num - 1:
-                    drawn = jax.tree.leaves(turns.draw_ahead(self._tasks, whole.step_key, np.int32(self.t)))
-                    events.append(np.asarray(now.events))
-                shown = self._checked(self._crowd.receive)
-                leaves = jax.tree.leaves(self._with_twins(shown))
-                if calls is None:
-                    calls = turns.compiled_calls(self._shapes(parts, chosen, ahead, shown, leaves))
-                    acting, copies = self._acting(nets, calls, calls.copies(nets))
-                seen, after = turns.in_bytes(leaves), self.t + 1
-                learn = after % self.learn_every == 0 and after - self.learn_every >= self.first_update
-                if learn and not self._overlap:
-                    moving, now, nets, rest = calls.turn_and_learn(moving, now, nets, rest, keys, tasks, drawn, seen)
-                    acting, copies = self._acting(nets, calls, calls.copies(nets) if calls.copied else [])
-                else:
-                    moving, now = calls.turn(moving, now, acting, tasks, drawn, seen)
-                now.chosen[action].copy_to_host_async()
-                self.t = after
+                    events.append(body.events())
+                    body.draw(self.t)
+                shown = self._with_twins(self._checked(self._crowd.receive))
+                past = (self.t + 1) % self.learn_every  # steps since an update was due
+                learning = self.t + 1 - past - self.learn_every >= self.first_update
+                body.turn(shown, learn=learning and past == 0 and not self._overlap)
+                self.t += 1
                 going_on = left > 0 and not stop()
                 if going_on:
-                    self._send(now.chosen[action])
-                if learn and self._overlap:
-                    nets, rest, copies = calls.learn(moving, now.clock, nets, rest, copies, keys, tasks)
-                    acting, copies = self._acting(nets, calls, copies)
+                    self._send(body.said)
+                if learning and self._overlap:
+                    body.update(past)
                 if not going_on:
                     break
         except Failed as problem:
             failure = problem
         # What fails otherwise, in a call that has taken the lanes' memory, leaves no lanes to go on with.
-        events.append(np.asarray(now.events))
-        structures = map(jax.tree.structure, parts)
-        trees = [jax.tree.unflatten(s, x) for s, x in zip(structures, (moving, nets, rest), strict=True)]
-        self._lanes = turns.put_together(Parts(*trees), (whole.step_key, whole.learn_key))
+        events.append(body.events())
+        self._lanes = body.whole()
         # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
-        self._chosen = jax.tree.unflatten(jax.tree.structure(chosen), now.chosen) if self._overlap else None
+        self._chosen = body.chosen() if self._overlap else None
         if failure is not None:
             raise failure
 
     def _send(self, actions: Array) -> None:
         self._checked(lambda: self._crowd.send(self._sane(actions)))
-
-    def _shapes(self, parts: Parts, chosen: Chosen, ahead: Draws, shown: Seen, leaves: Leaves) -> Shapes:
-        structure = jax.tree.structure
-        copied: tuple[int, ...] = ()
-        if self._tasks.plan.dtype == jnp.bfloat16:
-            answers = set(map(id, last_layers(parts.nets)))  # which are in float32
-            leaves_of = enumerate(jax.tree.leaves(parts.nets))
-            copied = tuple(i for i, x in leaves_of if x.size // len(x) >= turns.LARGE and id(x) not in answers)
-        return Shapes(
-            tasks=structure(self._tasks),
-            parts=Parts(*map(structure, parts)),
-            chosen=structure(chosen),
-            drawn=structure(ahead),
-            seen=structure(shown),
-            rows=tuple((x.shape[1:], x.dtype.str) for x in leaves),
-            copied=copied,
-        )
-
-    def _acting(self, nets: Leaves, calls: Calls, copies: Leaves) -> tuple[Leaves, Leaves]:
-        """The networks as they act: large matrices in the precision they are multiplied in, which halves the time it
-        takes to read them; and these copies."""
-        acting = list(nets)
-        for i, copy in zip(calls.copied, copies, strict=True):
-            acting[i] = copy
-        return acting, copies
 
     def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
         stream = turns.unpacked(events, began, self.t)

@@ -264,33 +264,52 @@ def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
     )
 
 
-def learn(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
+def learn(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
     """One update of the option values, then one of the action values, from the t steps stored so far.
 
     A lane that has finished its episodes learns no more: its networks stay as they were. Whoever calls it keeps to the
-    plan's `learn_every` and `warmup`.
+    plan's `learn_every` and `warmup`. `copy` is the brain with large matrices in the precision they are multiplied in,
+    where somebody has such a one already: networks are read from it, while what is learned is the lane's own.
     """
-    k_extension, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
+    return learn_what(task, learn_how_long(task, lane, t, copy), t)
+
+
+def learn_how_long(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
+    """An update's first half: target networks, and option values where there are any."""
+    k_extension, _ = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
     lane = lane._replace(brain=lane.brain._replace(target=target))
+    if not isinstance(task.agent.extension, AbstractLearnedExtension):
+        return lane
     with jax.default_matmul_precision(task.plan.precision):
-        if isinstance(task.agent.extension, AbstractLearnedExtension):
-            lane = lane._replace(brain=learn_extension(task, task.agent.extension, lane, t, k_extension))
-        return lane._replace(brain=learn_action(task, lane, t, k_action))
+        return lane._replace(brain=learn_extension(task, task.agent.extension, lane, t, k_extension, copy))
+
+
+def learn_what(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
+    """An update's second half: action values."""
+    _, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
+    with jax.default_matmul_precision(task.plan.precision):
+        return lane._replace(brain=learn_action(task, lane, t, k_action, copy))
 
 
 def learn_extension(
-    task: Task, extension: AbstractLearnedExtension, lane: Lane, t: Int[Array, ""], key: Array
+    task: Task,
+    extension: AbstractLearnedExtension,
+    lane: Lane,
+    t: Int[Array, ""],
+    key: Array,
+    copy: Brain | None = None,
 ) -> Brain:
     k_sample, k_loss = jax.random.split(key)
     plan, actions, brain = task.plan, task.env.actions, lane.brain
+    read = copy or brain
     spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
     choices = extension.choices(actions)
     together = shares_eye(task)
 
     def value(obs: Array, key: Array) -> Float[Array, ""]:
         x = as_features(task, obs)
-        return task.agent.action.value(brain.action, brain.target, x, key, choices)
+        return task.agent.action.value(read.action, brain.target, x, key, choices)
 
     k_values = jax.random.fold_in(key, VALUES)
     values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
@@ -306,17 +325,18 @@ def learn_extension(
         each, weight = jax.vmap(one)(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
 
-    nets = (brain.action.eye, brain.extension) if together else brain.extension
-    nets, state = descend(task, lane, t, loss, nets, brain.extension_optimiser)
+    own, seen = (((b.action.eye, b.extension) if together else b.extension) for b in (brain, read))
+    nets, state = descend(task, lane, t, loss, own, brain.extension_optimiser, seen)
     eye, net = nets if together else (None, nets)
     action = dataclasses.replace(brain.action, eye=eye) if together else brain.action
     return brain._replace(action=action, extension=net, extension_optimiser=state)
 
 
-def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Brain:
+def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array, copy: Brain | None = None) -> Brain:
     """One update of the action learner: its lessons in their order, on one batch."""
     k_sample, k_loss = jax.random.split(key)
-    spans, usable = sample_for_action(task, lane, t, k_sample)
+    read = lane if copy is None else lane._replace(brain=copy)
+    spans, usable = sample_for_action(task, read, t, k_sample)
     brain = lane.brain
     for number, lesson in enumerate(task.agent.action.lessons()):
         k_lesson = jax.random.fold_in(key, LESSONS + number) if number else k_loss
@@ -396,9 +416,13 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
-def descend(task: Task, lane: Lane, t: Int[Array, ""], loss: Any, net: Nets, state: Any) -> tuple[Nets, Any]:
-    """One step of the optimiser, while the lane has episodes to go."""
-    updates, state = task.plan.optimiser.update(jax.grad(loss)(net), state, net)
+def descend(
+    task: Task, lane: Lane, t: Int[Array, ""], loss: Any, net: Nets, state: Any, copy: Nets | None = None
+) -> tuple[Nets, Any]:
+    """One step of the optimiser, while the lane has episodes to go. The slope is that at the copy, if there is one."""
+    slope = jax.grad(loss)(net if copy is None else copy)
+    slope = jax.tree.map(lambda g, own: g.astype(own.dtype), slope, net)
+    updates, state = task.plan.optimiser.update(slope, state, net)
     if task.plan.anneal:
         updates = jax.tree.map(lambda x: task.plan.pace(t) * x, updates)
     return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state

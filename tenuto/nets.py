@@ -206,6 +206,25 @@ class SharedTrunk(eqx.Module):
         return self.heads(jax.nn.relu(self.trunk(x, code)))
 
 
+class Head(eqx.Module):
+    """(state, code) -> values, by an MLP over both side by side. Its first layer has a matrix for each of them: tensor
+    cores want rows of a multiple of 8 numbers, and a joint matrix would be copied to such rows for every product."""
+
+    state: Dense
+    code: Float[Array, "outputs inputs"]
+    rest: MLP
+
+    def __init__(self, obs_size: int, code_size: int, sizes: Sequence[int], key: Array, init: str = "uniform"):
+        k_first, k_rest = jax.random.split(key)
+        joint = dense_layers((obs_size + code_size, sizes[0]), k_first, init)[0]
+        self.state, self.code = Dense(joint.weight[:, :obs_size], joint.bias), joint.weight[:, obs_size:]
+        self.rest = MLP(sizes, k_rest, init)
+
+    def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, " values"]:
+        joined = self.state(x) + self.code.astype(x.dtype) @ code.astype(x.dtype)
+        return self.rest(jax.nn.relu(joined))
+
+
 class SharedEmbedding(eqx.Module):
     """(state, choice) -> (heads, J) option values, by heads that share only the embedding of the choice."""
 
@@ -226,7 +245,7 @@ class SharedEmbedding(eqx.Module):
     ):
         k_embed, k_heads = jax.random.split(key)
         self.embedding = MLP((code_size, embed), k_embed, init)
-        self.heads = Ensemble(lambda k: MLP((obs_size + embed, *after, max_length), k, init), heads, k_heads)
+        self.heads = Ensemble(lambda k: Head(obs_size, embed, (*after, max_length), k, init), heads, k_heads)
 
     def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, "heads J"]:
         return self.heads(x, jax.nn.relu(self.embedding(code)))

@@ -458,10 +458,9 @@ def test_heads_that_share_an_embedding_have_one_of_it():
     found = jax.jit(lambda net, *inputs: net(*inputs))(net, x, code)
     assert found.shape == (HEADS, J)
     assert [layer.weight.shape for layer in net.embedding.layers] == [(3, 2)]
-    shapes = [layer.weight.shape for layer in net.heads.members.layers]
-    assert shapes == [(HEADS, 6, 5 + 3), (HEADS, J, 6)]
+    assert [w.shape for w, _ in heads_by_hand(net.heads.members)] == [(HEADS, 6, 5 + 3), (HEADS, J, 6)]
     embedded = np.maximum(dense_by_hand(layers_by_hand(net.embedding), code), 0)
-    heads = layers_by_hand(net.heads.members)
+    heads = heads_by_hand(net.heads.members)
     for head in range(HEADS):
         mine = [(w[head], b[head]) for w, b in heads]
         np.testing.assert_allclose(found[head], dense_by_hand(mine, np.append(x, embedded)), rtol=1e-5)
@@ -590,6 +589,7 @@ def life_of(life: History) -> zip:
 
 START = jax.jit(loop.start)
 LEARN = jax.jit(loop.learn)
+HALVES = tuple(map(jax.jit, (loop.learn_how_long, loop.learn_what)))
 LIFE = lived(18, J, seed=1)
 
 
@@ -606,7 +606,7 @@ UTE = tiny("ute")
 @pytest.fixture(scope="module")
 def ute() -> Lane:
     """A lane with a life behind it, from which nothing was learned yet."""
-    return begun(UTE)
+    return begun(UTE, seed=2)
 
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
@@ -615,6 +615,12 @@ Numbers = dict[str, np.ndarray]
 
 def layers_by_hand(net: Any) -> Layers:
     return [(np.asarray(x.weight, np.float64), np.asarray(x.bias, np.float64)) for x in net.layers]
+
+
+def heads_by_hand(heads: Any) -> Layers:
+    """The first layer reads state and code side by side."""
+    joint = np.concatenate([np.asarray(x, np.float64) for x in (heads.state.weight, heads.code)], axis=-1)
+    return [(joint, np.asarray(heads.state.bias, np.float64)), *layers_by_hand(heads.rest)]
 
 
 def dense_by_hand(layers: Layers, x: np.ndarray) -> np.ndarray:
@@ -642,7 +648,7 @@ def by_name(eye: Any, q: Any = None, extension: Any = None) -> Numbers:
         parts["q"] = layers_by_hand(q)
     if extension is not None:
         parts["embedding"] = layers_by_hand(extension.embedding)
-        parts["heads"] = layers_by_hand(extension.heads.members)
+        parts["heads"] = heads_by_hand(extension.heads.members)
     return {
         f"{name} {i} {kind}": x
         for name, part in parts.items()
@@ -912,13 +918,13 @@ SAMPLE = jax.jit(loop.sample_for_action)
 
 def always(lane: Lane, length: int) -> Lane:
     """The lane with an extension policy that says this length whatever it sees."""
-    layer = lane.brain.extension.heads.members.layers[-1]
+    layer = lane.brain.extension.heads.members.rest.layers[-1]
     flat = eqx.tree_at(
         lambda layer: (layer.weight, layer.bias),
         layer,
         (jnp.zeros_like(layer.weight), jnp.zeros_like(layer.bias).at[:, length - 1].set(1.0)),
     )
-    extension = eqx.tree_at(lambda net: net.heads.members.layers[-1], lane.brain.extension, flat)
+    extension = eqx.tree_at(lambda net: net.heads.members.rest.layers[-1], lane.brain.extension, flat)
     return lane._replace(brain=lane.brain._replace(extension=extension))
 
 
@@ -1009,8 +1015,7 @@ def test_updates_in_bfloat16_keep_float32_parameters_and_stay_near(ute: Lane):
         values.append(np.asarray(q_values(UTE, lane, stacks)))
     moved = np.abs(values[0] - first).max()
     far = np.abs(values[1] - values[0]).max()
-    assert 0 < far < 0.05 * np.abs(values[0]).max()
-    assert far < 0.5 * moved
+    assert 0 < far < 0.25 * moved
 
 
 # --- agents ------------------------------------------------------------------------------------------------------
@@ -1088,10 +1093,15 @@ def slowly_lived(overlap: bool) -> list[Lane]:
         for i in range(len(SEEDS)):
             lane = lanes[i]._replace(option=chosen[i][0].option)
             lane, _ = slow_step(task, lane, chosen[i][1], lane_of(seen, i), jnp.int32(t))
-            before = slow_choice(task, lane, jnp.int32(t + 1)) if overlap else None
-            if (t + 1) % 4 == 0 and t + 1 - 4 >= EAGER.plan.learning_starts:
-                lane = LEARN(task, lane, jnp.int32(t + 1))
-            lanes[i], chosen[i] = lane, before or slow_choice(task, lane, jnp.int32(t + 1))
+            clock = jnp.int32(t + 1)
+            before = slow_choice(task, lane, clock) if overlap else None
+            past = (t + 1) % 4
+            if t + 1 - past - 4 >= EAGER.plan.learning_starts:
+                if not overlap and past == 0:
+                    lane = LEARN(task, lane, clock)
+                elif overlap and past < 2:
+                    lane = HALVES[past](task, lane, clock)
+            lanes[i], chosen[i] = lane, before or slow_choice(task, lane, clock)
     crowd.close()
     return lanes
 
@@ -1111,7 +1121,7 @@ def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_with_overlap_the_step_after_an_update_is_chosen_before_it(overlap: bool, slow: dict[bool, list[Lane]]):
+def test_with_overlap_steps_are_chosen_before_the_halves_of_an_update(overlap: bool, slow: dict[bool, list[Lane]]):
     """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
     program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
     program.begin()
@@ -1130,12 +1140,13 @@ def test_with_overlap_the_step_after_an_update_is_chosen_before_it(overlap: bool
     assert told_apart == 3
 
 
-def test_copies_of_large_matrices_act_as_the_matrices_would(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("agent", ["ddqn", "ute"])
+def test_copies_of_large_matrices_act_and_teach_as_they_would(agent: str, monkeypatch: pytest.MonkeyPatch):
     """To round a weight beforehand or where it is used is the same: what is learned is, too, to the last bit."""
     learned = []
     for large in (10**9, 500):
         monkeypatch.setattr(turns, "LARGE", large)
-        program = host.Program([tiny("ddqn", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
+        program = host.Program([tiny(agent, precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
         program.begin()
         program.advance(STEPS // 4)
         learned.append(program.networks())
