@@ -111,9 +111,9 @@ class Program:
             failure = problem
         # What fails otherwise, in a call that has taken the lanes' memory, leaves no lanes to go on with.
         events.append(body.events())
-        self._lanes = body.whole()
+        self._lanes, chosen = body.whole()
         # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
-        self._chosen = body.chosen() if self._overlap else None
+        self._chosen = chosen if self._overlap else None
         if failure is not None:
             raise failure
 

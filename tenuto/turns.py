@@ -5,8 +5,9 @@ Taking trees apart at every call would cost more time than a small network, so w
 """
 
 import ctypes
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes
 AHEAD = 512  # steps whose randomness is drawn at a time
 GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS takes a third of the time to compile, none more to run
 LAUNCH = threading.Lock()  # who launches has the device's free memory to itself, and so finds it where it was before
+SMALL = 6_000  # numbers of an array that is handed over together with others
 LARGE = 100_000  # numbers of a matrix that acts in the plan's precision
 
 
@@ -77,33 +79,72 @@ def turn(
 
 Leaves = list[Any]
 ACTING = ("action", "extension")  # the parts of a brain that act
+STATE, TASKS = "state", "tasks"
+
+
+class Form(NamedTuple):
+    """How a tree is handed over: its small leaves in one array, the others as they are. A call takes time for each
+    array, whatever its size."""
+
+    structure: Any
+    rows: tuple[tuple[tuple[int, ...], str], ...]  # shape and type of a lane's row in each leaf
+
+    @classmethod
+    def of(cls, tree: Any) -> "Form":
+        leaves, structure = jax.tree.flatten(tree)
+        return cls(structure, tuple((x.shape[1:], jnp.dtype(x.dtype).name) for x in leaves))
+
+    def small(self) -> list[bool]:
+        return [kind in ("float32", "int32", "bool") and math.prod(shape) <= SMALL for shape, kind in self.rows]
+
+    def apart(self, tree: Any) -> Leaves:
+        leaves, small = jax.tree.leaves(tree), self.small()
+        few = [x for x, is_small in zip(leaves, small, strict=True) if is_small]
+        return [
+            *([_joined(few)] if few else []),
+            *(x for x, is_small in zip(leaves, small, strict=True) if not is_small),
+        ]
+
+    def together(self, leaves: Sequence[Any]) -> Any:
+        small = self.small()
+        rows = tuple(row for row, is_small in zip(self.rows, small, strict=True) if is_small)
+        few, others = iter(_parted(leaves[0], rows) if rows else []), iter(leaves[1:] if rows else leaves)
+        return jax.tree.unflatten(self.structure, [next(few if is_small else others) for is_small in small])
+
+    def place(self, leaf: int) -> int:
+        """Where a leaf that is not small is found among those handed over."""
+        small = self.small()
+        return any(small) + sum(not is_small for is_small in small[:leaf])
+
+
+@jax.jit
+def _joined(leaves: Leaves) -> Array:
+    bits = [x.astype(jnp.uint32) if x.dtype == bool else jax.lax.bitcast_convert_type(x, jnp.uint32) for x in leaves]
+    return jnp.concatenate([x.reshape(len(x), -1) for x in bits], axis=1)
+
+
+@partial(jax.jit, static_argnums=1)
+def _parted(joined: Array, rows: Sequence[tuple[tuple[int, ...], str]]) -> Leaves:
+    ends = np.cumsum([math.prod(shape) for shape, _ in rows])
+    found = []
+    for (shape, kind), bits in zip(rows, jnp.split(joined, ends[:-1], axis=1), strict=True):
+        bits = bits.reshape(-1, *shape)
+        found.append(bits.astype(bool) if kind == "bool" else jax.lax.bitcast_convert_type(bits, jnp.dtype(kind)))
+    return found
 
 
 class Shapes(NamedTuple):
-    """The structures of the trees that a turn takes."""
+    """The structures of what a turn takes."""
 
-    tasks: Any
-    moving: Any
-    brain: Brain
-    chosen: Any
+    forms: tuple[tuple[str, Form], ...]  # of the tasks, of the lanes and their choices, of each part of their brains
     drawn: Any
-    seen: Any
-    rows: tuple[tuple[tuple[int, ...], str], ...]  # shape and type of a lane's row in each leaf of what is seen
-    said: int  # which leaf of what is chosen goes to the environments
-    copied: tuple[tuple[int, ...], ...]  # leaves of the networks that act in lower precision
+    seen: Form
+    copied: tuple[tuple[int, ...], ...]  # among what is handed over of the networks, what acts in lower precision
     in_halves: bool  # whether an update is launched in two
 
 
-class Now(NamedTuple):
-    """What else of a step changes from one to the next."""
-
-    clock: Array
-    events: Array  # (AHEAD, fields, lanes): they gather there until somebody asks
-    chosen: Leaves
-
-
 class Update(NamedTuple):
-    """An update or a half of one, over bare leaves, and which parts of a brain it changes and reads."""
+    """An update or a half of one, and which parts of a brain it changes and reads."""
 
     call: Callable[..., Any]
     changes: tuple[str, ...]
@@ -121,64 +162,68 @@ class Calls(NamedTuple):
     copies: Callable[..., Any]  # of what acts in lower precision
 
 
-def from_bytes(packed: Array, lanes: int, rows: Sequence[tuple[tuple[int, ...], str]]) -> Iterator[Array]:
-    """The arrays that were made one."""
-    packed, used = packed.reshape(lanes, -1), 0
-    for shape, kind in rows:
+def from_bytes(packed: Array, lanes: int, form: Form) -> Any:
+    """What was seen, from its bytes."""
+    packed, used, leaves = packed.reshape(lanes, -1), 0, []
+    for shape, kind in form.rows:
         size = np.dtype(kind).itemsize
-        count = int(np.prod(shape)) * size
+        count = math.prod(shape) * size
         own, used = packed[:, used : used + count], used + count
         if size == 1:
-            yield own.reshape(-1, *shape).astype(kind)
+            leaves.append(own.reshape(-1, *shape).astype(kind))
         else:
-            yield jax.lax.bitcast_convert_type(own.reshape(len(own), *shape, size), jnp.dtype(kind))
+            leaves.append(jax.lax.bitcast_convert_type(own.reshape(len(own), *shape, size), jnp.dtype(kind)))
+    return jax.tree.unflatten(form.structure, leaves)
 
 
 def compiled_calls(shapes: Shapes) -> Calls:
+    forms = dict(shapes.forms)
     on_cpu = jax.local_devices()[0].platform == "cpu"
     # Also what is only written is handed over, and comes back in the same order: else it would come to lie elsewhere.
     jit = partial(jax.jit, keep_unused=True, compiler_options=None if on_cpu else GPU_OPTIONS)
 
-    def lanes_of(moving: Leaves, brain: dict[str, Leaves], keys: Array | None) -> Lane:
-        trees = {name: jax.tree.unflatten(getattr(shapes.brain, name), leaves) for name, leaves in brain.items()}
-        whole: Any = {name: trees.get(name, ()) for name in Brain._fields}
+    def lanes_of(state: Leaves, brain: dict[str, Leaves], keys: Array | None) -> tuple[Lane, Chosen]:
+        moving, chosen = forms[STATE].together(state)
+        trees: Any = {name: forms[name].together(brain[name]) if name in brain else () for name in Brain._fields}
         key: Any = jax.random.wrap_key_data(keys) if keys is not None else ()
-        return jax.tree.unflatten(shapes.moving, moving)._replace(brain=Brain(**whole), learn_key=key)
+        return moving._replace(brain=Brain(**trees), learn_key=key), chosen
+
+    def brain_of(lanes: Lane, names: Sequence[str]) -> dict[str, Leaves]:
+        return {name: forms[name].apart(getattr(lanes.brain, name)) for name in names}
 
     def step(
-        lanes: Lane, current: Now, tasks: Leaves, drawn: Leaves, seen: Array, learn: bool
-    ) -> tuple[Lane, Now, Array]:
-        t, num = current.clock, current.events.shape[-1]
-        leaves = list(from_bytes(jax.device_put(seen, jax.memory.Space.Device), num, shapes.rows))
-        now, then = (jax.tree.unflatten(shapes.drawn, [x[t % AHEAD + i] for x in drawn]) for i in (0, 1))
-        option, task = jax.tree.unflatten(shapes.chosen, current.chosen), jax.tree.unflatten(shapes.tasks, tasks)
-        shown = jax.tree.unflatten(shapes.seen, leaves)
-        lanes, event, following = turn(task, lanes, option, shown, t, now, then, learn=learn)
+        state: Leaves,
+        clock: Array,
+        events: Array,
+        brain: dict[str, Leaves],
+        keys: Array | None,
+        tasks: Leaves,
+        drawn: Leaves,
+        seen: Array,
+    ) -> tuple[Leaves, Array, Array, dict[str, Leaves], Array]:
+        learn = keys is not None
+        task, (lanes, chosen) = forms[TASKS].together(tasks), lanes_of(state, brain, keys)
+        shown = from_bytes(jax.device_put(seen, jax.memory.Space.Device), events.shape[-1], shapes.seen)
+        now, then = (jax.tree.unflatten(shapes.drawn, [x[clock % AHEAD + i] for x in drawn]) for i in (0, 1))
+        lanes, event, chosen = turn(task, lanes, chosen, shown, clock, now, then, learn=learn)
         packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
-        events = jax.lax.dynamic_update_index_in_dim(current.events, packed, t % AHEAD, 0)
-        chosen = jax.tree.leaves(following)
-        return lanes, Now(t + 1, events, chosen), jax.device_put(chosen[shapes.said], jax.memory.Space.Host)
+        events = jax.lax.dynamic_update_index_in_dim(events, packed, clock % AHEAD, 0)
+        said = jax.device_put(chosen.option.action, jax.memory.Space.Host)
+        state = forms[STATE].apart((_moving(lanes), chosen))
+        return state, clock + 1, events, brain_of(lanes, Brain._fields if learn else ()), said
 
     def copies_of(brain: dict[str, Leaves]) -> dict[str, Leaves]:
         places = zip(ACTING, shapes.copied, strict=True)
         return {name: [brain[name][i].astype(jnp.bfloat16) for i in which] for name, which in places if name in brain}
 
-    @partial(jit, donate_argnames=("moving", "now"))
-    def turn_only(moving: Leaves, now: Now, brain: dict[str, Leaves], tasks: Leaves, drawn: Leaves, seen: Array) -> Any:
-        lanes, now, said = step(lanes_of(moving, brain, None), now, tasks, drawn, seen, learn=False)
-        return moving_leaves(lanes), now, said
-
-    @partial(jit, donate_argnames=("moving", "now", "brain"))
-    def turn_and_learn(
-        moving: Leaves, now: Now, brain: dict[str, Leaves], keys: Array, tasks: Leaves, drawn: Leaves, seen: Array
-    ) -> Any:
-        lanes, now, said = step(lanes_of(moving, brain, keys), now, tasks, drawn, seen, learn=True)
-        return moving_leaves(lanes), now, brain_leaves(lanes), said
+    def turn_only(state: Leaves, clock: Array, events: Array, brain: dict[str, Leaves], *given: Any) -> Any:
+        state, clock, events, _, said = step(state, clock, events, brain, None, *given)
+        return state, clock, events, said
 
     def update(learn: Any, changes: tuple[str, ...], reads: tuple[str, ...] = ()) -> Update:
         @partial(jit, donate_argnames=("brain", "copies"))
         def call(
-            moving: Leaves,
+            state: Leaves,
             clock: Array,
             brain: dict[str, Leaves],
             others: dict[str, Leaves],
@@ -187,11 +232,10 @@ def compiled_calls(shapes: Shapes) -> Calls:
             keys: Array,
             tasks: Leaves,
         ) -> Any:
-            task, whole = jax.tree.unflatten(shapes.tasks, tasks), brain | others
-            lanes = lanes_of(moving, whole, keys)
-            copy = lanes_of(moving, with_copies(whole, copies | other_copies, shapes.copied), None).brain
-            lanes = jax.vmap(learn, (0, 0, None, 0))(task, lanes, clock, copy)
-            taught = brain_leaves(lanes, changes)
+            task, whole = forms[TASKS].together(tasks), brain | others
+            lanes, _ = lanes_of(state, whole, keys)
+            copy, _ = lanes_of(state, with_copies(whole, copies | other_copies, shapes.copied), None)
+            taught = brain_of(jax.vmap(learn, (0, 0, None, 0))(task, lanes, clock, copy.brain), changes)
             return taught, copies_of(taught)
 
         return Update(call, changes, reads)
@@ -202,7 +246,9 @@ def compiled_calls(shapes: Shapes) -> Calls:
             update(loop.learn_how_long, ("action", "target", "extension", "extension_optimiser")),
             update(loop.learn_what, ("action", "action_optimisers"), ("target", "extension")),
         )
-    return Calls(turn_only, turn_and_learn, updates, jax.jit(copies_of))
+    return Calls(
+        jit(turn_only, donate_argnums=(0, 1, 2)), jit(step, donate_argnums=(0, 1, 2, 3)), updates, jax.jit(copies_of)
+    )
 
 
 shared_calls = cache(compiled_calls)
@@ -254,17 +300,9 @@ def with_copies(
     return brain
 
 
-def moving_leaves(lanes: Lane) -> Leaves:
-    """What a step changes. What does not change is not handed back and forth; nor are keys, which never change."""
-    return jax.tree.leaves(_moving(lanes))
-
-
 def _moving(lanes: Lane) -> Lane:
+    """What a step changes. What does not change is not handed back and forth; nor are keys, which never change."""
     return lanes._replace(step_key=(), learn_key=(), brain=())  # type: ignore[arg-type]
-
-
-def brain_leaves(lanes: Lane, names: Sequence[str] = Brain._fields) -> dict[str, Leaves]:
-    return {name: jax.tree.leaves(getattr(lanes.brain, name)) for name in names}
 
 
 class Body:
@@ -275,34 +313,34 @@ class Body:
         self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % AHEAD))
         if chosen is None:
             chosen = choose(tasks, lanes, np.int32(t), jax.tree.map(lambda x: x[t % AHEAD], self._ahead))
-        self._chosen = chosen
         self.said: Array = chosen.option.action  # to the environments
-        self._tasks, self._drawn = jax.tree.leaves(tasks), jax.tree.leaves(self._ahead)
+        trees = {TASKS: tasks, STATE: (_moving(lanes), chosen)} | lanes.brain._asdict()
+        self._forms = {name: Form.of(tree) for name, tree in trees.items()}
+        leaves = {name: self._forms[name].apart(tree) for name, tree in trees.items()}
+        self._tasks, self._state = leaves.pop(TASKS), leaves.pop(STATE)
+        self._brain, self._drawn = leaves, jax.tree.leaves(self._ahead)
         self._keys = jax.random.key_data(lanes.learn_key)
-        gathering = jnp.zeros((AHEAD, len(Event._fields), len(lanes.lam)))
-        self._now = Now(jnp.int32(t), gathering, jax.tree.leaves(chosen))
-        self._moving, self._brain = moving_leaves(lanes), brain_leaves(lanes)
+        self._clock, self._events = jnp.int32(t), jnp.zeros((AHEAD, len(Event._fields), len(lanes.lam)))
         self._calls: Calls | None = None
 
     def turn(self, shown: Seen, learn: bool) -> None:
         """Take in a step and choose for the next one; with an update between the two, if it is to learn."""
-        leaves = jax.tree.leaves(shown)
         if self._calls is None:
-            shapes = self._shapes(shown, leaves)
+            shapes = self._shapes(shown)
             self._calls, self._copied = self._desk.calls(shapes), shapes.copied
-            self._copies = self._calls.copies({name: self._brain[name] for name in ACTING})
-            self._act_by_copies()
-        seen, state, given = self._desk.write(leaves), (self._moving, self._now), (self._tasks, self._drawn)
-        if learn:
+            self._make_copies(self._calls)
+        state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn)
+        seen = self._desk.write(jax.tree.leaves(shown))
+        if not learn:
             with LAUNCH:
-                self._moving, self._now, self._brain, self.said = self._calls.turn_and_learn(
-                    *state, self._brain, self._keys, *given, seen
-                )
-            self._copies = self._calls.copies({name: self._brain[name] for name in ACTING})
-            self._act_by_copies()
+                *state, self.said = self._calls.turn(*state, self._acting, *given, seen)
         else:
             with LAUNCH:
-                self._moving, self._now, self.said = self._calls.turn(*state, self._acting, *given, seen)
+                *state, self._brain, self.said = self._calls.turn_and_learn(
+                    *state, self._brain, self._keys, *given, seen
+                )
+            self._make_copies(self._calls)
+        self._state, self._clock, self._events = state
 
     def update(self, part: int) -> None:
         """Learn by itself: this part of an update, if it has so many."""
@@ -313,9 +351,13 @@ class Body:
         parts = [{name: self._brain[name] for name in names} for names in (changes, reads)]
         copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (changes, reads)]
         with LAUNCH:
-            taught, copies = call(self._moving, self._now.clock, *parts, *copied, self._keys, self._tasks)
+            taught, copies = call(self._state, self._clock, *parts, *copied, self._keys, self._tasks)
         self._brain |= taught
         self._copies |= copies
+        self._act_by_copies()
+
+    def _make_copies(self, calls: Calls) -> None:
+        self._copies = calls.copies({name: self._brain[name] for name in ACTING})
         self._act_by_copies()
 
     def _act_by_copies(self) -> None:
@@ -324,50 +366,31 @@ class Body:
 
     def events(self) -> np.ndarray:
         """What has gathered, of AHEAD steps."""
-        return np.asarray(self._now.events)
+        return np.asarray(self._events)
 
     def draw(self, t: int) -> None:
         """The randomness of steps t to t + AHEAD."""
         self._drawn = jax.tree.leaves(draw_ahead(self._task, self._whole.step_key, np.int32(t)))
 
-    def whole(self) -> Lane:
-        """The lanes as they are now."""
-        lanes = self._whole
-        trees = {
-            name: jax.tree.unflatten(jax.tree.structure(getattr(lanes.brain, name)), leaves)
-            for name, leaves in self._brain.items()
-        }
-        moving = jax.tree.unflatten(jax.tree.structure(_moving(lanes)), self._moving)
-        return moving._replace(brain=Brain(**trees), step_key=lanes.step_key, learn_key=lanes.learn_key)
+    def whole(self) -> tuple[Lane, Chosen]:
+        """The lanes as they are now, and what they do next."""
+        moving, chosen = self._forms[STATE].together(self._state)
+        brain = Brain(**{name: self._forms[name].together(leaves) for name, leaves in self._brain.items()})
+        return moving._replace(brain=brain, step_key=self._whole.step_key, learn_key=self._whole.learn_key), chosen
 
-    def chosen(self) -> Chosen:
-        """What they do next."""
-        return jax.tree.unflatten(jax.tree.structure(self._chosen), self._now.chosen)
-
-    def _shapes(self, shown: Seen, leaves: Leaves) -> Shapes:
-        structure, brain, plan = jax.tree.structure, self._whole.brain, self._task.plan
-        copied: tuple[tuple[int, ...], ...] = ((), ())
-        if plan.dtype == jnp.bfloat16:
-            answers = set(map(id, last_layers((brain.action, brain.extension))))  # which are in float32
-            copied = tuple(
-                tuple(
-                    i
-                    for i, x in enumerate(jax.tree.leaves(getattr(brain, name)))
-                    if x.size // len(x) >= LARGE and id(x) not in answers
-                )
-                for name in ACTING
-            )
-        said = [leaf is self._chosen.option.action for leaf in jax.tree.leaves(self._chosen)].index(True)
+    def _shapes(self, shown: Seen) -> Shapes:
+        brain, plan = self._whole.brain, self._task.plan
+        copied: list[tuple[int, ...]] = []
+        answers = set(map(id, last_layers((brain.action, brain.extension))))  # which are in float32
+        for name in ACTING if plan.dtype == jnp.bfloat16 else ():
+            leaves = enumerate(jax.tree.leaves(getattr(brain, name)))
+            large = [i for i, x in leaves if x.size // len(x) >= LARGE and id(x) not in answers]
+            copied.append(tuple(map(self._forms[name].place, large)))
         return Shapes(
-            tasks=structure(self._task),
-            moving=structure(_moving(self._whole)),
-            brain=Brain(*map(structure, brain)),
-            chosen=structure(self._chosen),
-            drawn=structure(self._ahead),
-            seen=structure(shown),
-            rows=tuple((x.shape[1:], x.dtype.str) for x in leaves),
-            said=said,
-            copied=copied,
+            forms=tuple(self._forms.items()),
+            drawn=jax.tree.structure(self._ahead),
+            seen=Form.of(shown),
+            copied=tuple(copied) or ((),) * len(ACTING),
             in_halves=plan.learn_every > 1 and isinstance(self._task.agent.extension, AbstractLearnedExtension),
         )
 

@@ -1146,6 +1146,7 @@ def test_copies_of_large_matrices_act_and_teach_as_they_would(agent: str, monkey
     learned = []
     for large in (10**9, 500):
         monkeypatch.setattr(turns, "LARGE", large)
+        monkeypatch.setattr(turns, "SMALL", min(turns.SMALL, large - 1))
         program = host.Program([tiny(agent, precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
         program.begin()
         program.advance(STEPS // 4)
