@@ -4,6 +4,7 @@ line is one JSON object.
     python benchmarks/atari.py                         # Road Runner, UTE, 1, 7 and 28 lanes
     python benchmarks/atari.py --lanes 28 --groups 2 4 --precision bfloat16
     python benchmarks/atari.py --lanes 7 --parts       # emulators, acting and learning by themselves too
+    python benchmarks/atari.py --lanes 7 --stages      # what a step's time goes to
 
 Learning begins after some hundred steps instead of ten thousand; nothing else differs from a run of the setting.
 Rates are env steps (4 frames each) per second in sum over lanes, the median over chunks.
@@ -13,6 +14,8 @@ import dataclasses
 import json
 import statistics
 import time
+from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +24,7 @@ import jax
 import numpy as np
 import tyro
 
-from tenuto import compiled, groups, loop, turns
+from tenuto import compiled, groups, host, loop, turns
 from tenuto.devices import start_jax
 from tenuto.jobs import Job
 from tenuto.loop import Task
@@ -49,6 +52,8 @@ class Options:
     """Lanes wait for an update before they choose."""
     parts: bool = False
     """Measure emulators, and acting and learning of one group, by themselves too."""
+    stages: bool = False
+    """Say what a step's time goes to, in ms of a group's thread."""
     chunks: int = 5
     """Chunks that are timed."""
     steps: int = 400
@@ -66,7 +71,34 @@ def emulators_of(task: Task, seeds: Any, purpose: int) -> Emulators:
     return Emulators(task.env, seeds, purpose)
 
 
-def pipeline(tasks: list[Task], num: int, options: Options) -> dict[str, Any]:
+class Stages:
+    """The time that threads spend in some functions."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        for place, function, name in (
+            (Emulators, "receive", "waiting for emulators"),
+            (Emulators, "send", "sending actions"),
+            (host.Program, "_sane", "waiting for a choice"),
+            (turns.Body, "turn", "launching a step"),
+            (turns.Body, "update", "launching an update"),
+        ):
+            setattr(place, function, self.timed(getattr(place, function), name))
+
+    def timed(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            began = time.perf_counter()
+            answer = function(*given, **named)
+            self.seconds[name] += time.perf_counter() - began
+            return answer
+
+        return call
+
+    def per_step(self, steps: int) -> dict[str, float]:
+        return {name: round(1e3 * seconds / steps, 3) for name, seconds in self.seconds.items()}
+
+
+def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | None) -> dict[str, Any]:
     """The whole of training."""
     program = groups.in_groups(
         num,
@@ -80,7 +112,10 @@ def pipeline(tasks: list[Task], num: int, options: Options) -> dict[str, Any]:
     rounds = options.steps // program.learn_every
     while program.t <= program.first_update:
         program.advance(rounds)
+    program.advance(rounds)  # the first one after all is compiled finds its place in memory
     compiling, seconds = time.perf_counter() - began, []
+    if stages is not None:
+        stages.seconds.clear()
     for _ in range(options.chunks):
         began = time.perf_counter()
         program.advance(rounds)
@@ -88,12 +123,14 @@ def pipeline(tasks: list[Task], num: int, options: Options) -> dict[str, Any]:
     program.close()
     rates = [len(tasks) * rounds * program.learn_every / s for s in seconds]
     used = jax.local_devices()[0].memory_stats() or {}
+    steps = num * options.chunks * rounds * program.learn_every
     return {
         "env_steps_per_s": round(statistics.median(rates)),
         "slowest": round(min(rates)),
         "fastest": round(max(rates)),
         "begin_s": round(compiling, 1),
         "peak_gb_per_lane": round(used.get("peak_bytes_in_use", 0) / len(tasks) / 1e9, 2),
+        **({"ms_of_a_step": stages.per_step(steps)} if stages else {}),
     }
 
 
@@ -153,19 +190,19 @@ def learning(tasks: list[Task], updates: int) -> dict[str, float]:
 
 def main(options: Options) -> None:
     start_jax()
+    stages = Stages() if options.stages else None
     found = []
     for lanes in options.lanes:
         for precision in options.precision:
             tasks = tasks_of(options, lanes, precision)
             for num in options.groups or [groups.groups_for(lanes)]:
                 line: dict[str, Any] = {"lanes": lanes, "groups": num, "precision": precision}
-                line |= pipeline(tasks, num, options)
+                line |= pipeline(tasks, num, options, stages)
                 if options.agent in THEIRS:
                     line["times_theirs"] = round(line["env_steps_per_s"] / THEIRS[options.agent], 1)
                 if options.parts:
-                    line |= {"emulators_alone": emulation(tasks[0], lanes, num, 500)} | learning(
-                        tasks[: lanes // num], 30
-                    )
+                    line["emulators_alone"] = emulation(tasks[0], lanes, num, 500)
+                    line |= learning(tasks[: lanes // num], 30)
                 print(line, flush=True)
                 found.append(line)
     about = {"game": options.game, "agent": options.agent, "setting": options.setting}

@@ -100,10 +100,8 @@ class Form(NamedTuple):
     def apart(self, tree: Any) -> Leaves:
         leaves, small = jax.tree.leaves(tree), self.small()
         few = [x for x, is_small in zip(leaves, small, strict=True) if is_small]
-        return [
-            *([_joined(few)] if few else []),
-            *(x for x, is_small in zip(leaves, small, strict=True) if not is_small),
-        ]
+        others = [x for x, is_small in zip(leaves, small, strict=True) if not is_small]
+        return [_joined(few), *others] if few else others
 
     def together(self, leaves: Sequence[Any]) -> Any:
         small = self.small()
