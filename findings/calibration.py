@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from tenuto import exact, runs
+from tenuto import exact, folders
 from tenuto.errors import UserError
 
 
@@ -30,8 +30,8 @@ class Options:
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:
     """What is found for each lane of the run."""
-    job = runs.load_job(folder)
-    networks = runs.read_networks(folder)
+    job = folders.load_job(folder)
+    networks = folders.read_networks(folder)
     for i, (lane, task) in enumerate(zip(job.lanes(), job.tasks(), strict=True)):
         (everything,) = exact.compare(task, networks, [i])
         parts = {

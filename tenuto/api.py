@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tenuto import checkpoint, runs, trackers
+from tenuto import checkpoint, folders, runs, trackers
 from tenuto.agents import Agent
 from tenuto.devices import start_jax
 from tenuto.envs import AbstractEnv
@@ -38,12 +38,12 @@ class Run(Sequence[Policy]):
 
     def __init__(self, folder: Path, given: Given = Given(), best: bool = False):
         self.folder = folder
-        runs.check_config(runs.done(folder), "networks.npz")
+        folders.check_config(folders.done(folder), "networks.npz")
         self._given, self._source = given, self
-        self.job = runs.load_job(folder, given)
+        self.job = folders.load_job(folder, given)
         self.summary: dict[str, Any] = checkpoint.read_json(folder / "summary.json")
-        self.records: Records = runs.read_records(folder)
-        self._networks = runs.read_networks(folder, self.job, best)
+        self.records: Records = folders.read_records(folder)
+        self._networks = folders.read_networks(folder, self.job, best)
         self._tasks = self.job.tasks()
 
     @property
@@ -79,7 +79,7 @@ class Run(Sequence[Policy]):
     def save(self, folder: Path | str) -> Path:
         """Copy the run's folder; `tenuto.load` and the command line read it there."""
         target = Path(folder)
-        runs.make_folder(target)
+        folders.make_folder(target)
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.copytree(path, target / path.name)

@@ -124,11 +124,11 @@ def train(command: Train) -> None:
 
 
 def resume(command: Resume) -> None:
-    from tenuto import runs
+    from tenuto import folders
     from tenuto.errors import UserError
 
-    job = runs.load_job(command.dir)
-    if runs.finished(command.dir):
+    job = folders.load_job(command.dir)
+    if folders.finished(command.dir):
         raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
     do_job(job, command.dir, command.checkpoint_seconds, command.track)
 
@@ -136,7 +136,7 @@ def resume(command: Resume) -> None:
 def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
     import jax
 
-    from tenuto import outlook, runs, trackers
+    from tenuto import folders, outlook, runs, trackers
     from tenuto.envs import is_atari
     from tenuto.errors import UserError
     from tenuto.report import pictures
@@ -144,9 +144,9 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]
     if checkpoint_seconds < 0:
         raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
     trackers.check(track)
-    begun = runs.unfinished(folder)
-    runs.claim(job, folder)
-    if runs.finished(folder):
+    begun = folders.unfinished(folder)
+    folders.claim(job, folder)
+    if folders.finished(folder):
         say(f"{folder} is finished already; nothing was run.")
         show_summary(job, runs.run(job, folder), folder)
         return
@@ -356,10 +356,10 @@ def show_outlook(todo: "Sequence[Job]", out: Path, at_a_time: int) -> None:
     """Say what the jobs that are not done yet will need."""
     import jax
 
-    from tenuto import outlook, runs
+    from tenuto import folders, outlook
 
     at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else at_a_time
-    left = [job for job in todo if not runs.finished(out / "jobs" / job.name)]
+    left = [job for job in todo if not folders.finished(out / "jobs" / job.name)]
     outlook.check_disk(left, at_a_time, out)
     for line in outlook.describe(left, at_a_time) if left else ():
         say(line)

@@ -77,8 +77,8 @@ class Train:
     """Of updates: float32, tensorfloat32 (a GPU's, with factors of 10 bits; the default on the pendulum and on Atari
     games) or bfloat16 (hidden layers of 8 bits: fastest on a GPU)."""
     synchronous: bool = False
-    """On Atari games, wait for an update before the next choice; by default the one step after an update is chosen by
-    the networks before it, so that emulators and updates go on at the same time. Both repeat for a seed."""
+    """On Atari games, wait for an update before the next choice; by default steps are chosen by networks up to
+    one update old, so that emulators and updates go on at the same time. Both repeat for a seed."""
     evaluate_every: int | None = None
     """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, 10,000 on Atari
     games (with ε = 0.001), a tenth of the run on Gymnasium's environments, else none. The last one is at the end of the

@@ -21,9 +21,10 @@ from jaxtyping import Array
 from tenuto import compiled, loop, turns
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.errors import UserError
+from tenuto.handover import Desk
 from tenuto.loop import Lane, Networks, Task
 from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Trouble
-from tenuto.turns import Chosen
+from tenuto.turns import Chosen, Glance
 
 
 class Failed(UserError):  # noqa: N818 (the user reads its message, not its name)
@@ -65,7 +66,7 @@ class Program:
         self._crowd = open_crowd(self._seeds, TRAINING)
         self._judges: Crowd | None = None
         self._chosen: Chosen | None = None  # for the next step, where it has been chosen
-        self._desk = turns.Desk()
+        self._desk, self._judging_desk = Desk(), Desk()
         self.t = 0
 
     def begin(self) -> None:
@@ -141,7 +142,8 @@ class Program:
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), self.t))(self._keys)
         lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
         returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        obs = self._view(None, self._checked(lambda: crowd.reset_at(self.t)), np.ones(self.lanes, bool))
+        judge = turns.Judge(self._tasks, networks, self._lanes.obs, keys, self._judging_desk)
+        shown, over = self._checked(lambda: crowd.reset_at(self.t)), np.ones(self.lanes, bool)
         episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
         action = np.stack([np.asarray(self._idle)] * self.lanes)
         while (active := episode < episodes).any():
@@ -149,17 +151,19 @@ class Program:
                 return None
             due = active & (left == 0)
             now = np.minimum(episode, episodes - 1)
+            glance = self._with_twins(Glance(shown, over, np.full(self.lanes, clock, np.int32)))
             if due.any():
-                option = turns.judge(self._tasks, networks, obs, keys, np.int32(clock))
-                fresh = self._sane(option.action)
+                best, length = judge.decide(glance)
+                fresh = self._sane(best)
                 action = np.where(due.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, action)
-                left = np.where(due, np.asarray(option.length)[: self.lanes], left)
+                left = np.where(due, np.asarray(length)[: self.lanes], left)
                 decisions[lanes, now] += due
+            elif self._tasks.env.screens:
+                judge.look(glance)
             seen = self._checked(partial(crowd.step, action, active))
             returns[lanes, now] += np.where(active, seen.reward, 0)
             steps[lanes, now] += active
-            over = active & (seen.terminated | seen.truncated)
-            obs = self._view(obs, seen.fresh, over)
+            shown, over = seen.fresh, active & (seen.terminated | seen.truncated)
             left = np.where(over, 0, left - active)
             episode += over
             clock += 1
@@ -167,13 +171,6 @@ class Program:
                 raise Failed(f"step {self.t}: an evaluation did not end: give the vector environment a time limit")
         lam = np.asarray(networks.lam)[: self.lanes]
         return Evaluation(*map(jnp.asarray, (returns, steps, decisions, lam)))
-
-    def _view(self, before: Any, shown: np.ndarray, begins: np.ndarray) -> Any:
-        """What the judged lanes see once this is shown."""
-        shown = self._with_twins(shown)
-        if not self._tasks.env.screens:
-            return shown
-        return turns.views(self._tasks, self._lanes.obs if before is None else before, shown, self._with_twins(begins))
 
     def state(self) -> tuple[Lane, Running]:
         """All lanes' state, for a checkpoint."""

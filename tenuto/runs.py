@@ -1,20 +1,13 @@
-"""A run: a job done in a folder of its own.
+"""A run: a job done in a folder of its own (`folders.py`), chunk by chunk.
 
-The folder holds `config.json` (what was asked), `metrics.jsonl` and `metrics.csv` (what each chunk brought, as it
-goes), `checkpoint.npz` (while unfinished), `log.txt` (what one should know of the run, if anything), and at the end
-`records.npz` (what happened), `networks.npz` (what was learned), `best.npz` (the same by each lane's best evaluation,
-where runs count steps) and `summary.json`. A finished folder is never run
-again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
+Between chunks its state goes to disk, its numbers to whoever watches, and it can be stopped. A finished folder is never
+run again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
 """
 
 import contextlib
-import dataclasses
-import hashlib
-import json
-import os
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,19 +15,14 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, compiled, envs, groups, host, loop, outlook, records, spelling, trackers
+from tenuto import checkpoint, compiled, folders, groups, host, outlook, records, trackers
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
-from tenuto.jobs import Given, Job
-from tenuto.loop import Networks, Task
+from tenuto.jobs import Job
+from tenuto.loop import Task
 from tenuto.metrics import Metrics
 from tenuto.outside import Atari
 from tenuto.records import Records
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: nothing keeps a second process out
-    fcntl = None  # type: ignore[assignment]
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
 CHUNK_UPDATES = 500  # but no more updates than these,
@@ -43,7 +31,6 @@ CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
 BEST, BEST_RETURN, BEST_STEP = "best.", "evaluation", "step"  # what is kept of each lane's best evaluation
-MOST_DIFFERENCES = 4  # told in one message
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 
 
@@ -79,10 +66,10 @@ def run(
     `report` hears of every chunk, `note` of what one should know (kept in log.txt too); `track` names trackers.
     """
     trackers.check(track)
-    folder = claim(job, folder)
-    if not finished(folder):
-        with alone_in(folder):
-            if not finished(folder):  # another process may have ended it a moment ago
+    folder = folders.claim(job, folder)
+    if not folders.finished(folder):
+        with folders.alone_in(folder):
+            if not folders.finished(folder):  # another process may have ended it a moment ago
                 return _run(job, folder, devices, report, _logged(folder, note), stop, checkpoint_seconds, track)
     return checkpoint.read_json(folder / "summary.json")
 
@@ -190,7 +177,7 @@ class Best:
 
     def write(self) -> None:
         if self.arrays:
-            checkpoint.save(self._folder / "best.npz", self.arrays, {"config": _config_digest(self._folder)})
+            checkpoint.save(self._folder / "best.npz", self.arrays, {"config": folders.config_digest(self._folder)})
 
 
 class _Hurry:
@@ -277,201 +264,6 @@ def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
     return tell
 
 
-def claim(job: Job, folder: Path) -> Path:
-    """Make the folder this job's, or see that it already is."""
-    folder = Path(folder)
-    config = folder / "config.json"
-    if exists(config):
-        differing = differences(_asked(folder), job.to_json())
-        if differing:
-            raise UserError(f"{folder} holds another run ({differing}): choose another --out")
-        differing = differences(checkpoint.read_json(config).get("hyperparameters"), job.hyperparameters())
-        if differing:
-            raise UserError(
-                f"{folder} was made with other hyper-parameters of the same name ({differing}): "
-                "start anew in another folder, or use the version of tenuto that made it"
-            )
-        return folder
-    make_folder(folder)
-    checkpoint.write_json(
-        config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
-    )
-    return folder
-
-
-def _asked(folder: Path) -> dict[str, Any]:
-    """A folder's job as it was asked for, in this version's words where it can be read."""
-    content = checkpoint.read_json(folder / "config.json")
-    job = content.get("job") if isinstance(content, dict) else None
-    if isinstance(job, dict) and ("composition" in job or str(job.get("env")).startswith("python:")):
-        return job  # it may have parts that only the caller knows
-    return load_job(folder).to_json()
-
-
-def differences(there: Any, now: Any) -> str:
-    """What is not the same in two descriptions, spelled out; the first few of many."""
-
-    def walk(there: Any, now: Any, name: str) -> Iterator[str]:
-        if isinstance(there, dict) and isinstance(now, dict):
-            for key in [*now, *(k for k in there if k not in now)]:
-                yield from walk(there.get(key), now.get(key), f"{name}.{key}".lstrip("."))
-        elif there != now:
-            yield f"{name} {there!r} there, {now!r} now" if name != "maps" else "the map was drawn anew"
-
-    found = list(walk(there, now, ""))
-    return "; ".join(found[:MOST_DIFFERENCES]) + ("; …" if len(found) > MOST_DIFFERENCES else "")
-
-
-def make_folder(folder: Path) -> None:
-    """An empty folder to write into, or a clear error; somebody else's files are never mixed with ours."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(not (path.name.startswith(".") and path.name.endswith(".tmp")) for path in folder.iterdir()):
-            raise UserError(
-                f"{folder} holds files that are not from such a run: choose a new or empty folder for --out"
-            )
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError("no permission to write there")
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise UserError(f"cannot write to {folder} ({reason}): choose another folder for --out") from None
-
-
-@contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder; the lock is let go even if this one is killed."""
-    with open(folder / ".lock", "w") as lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(
-                    f"another process is at work in {folder}: wait for it, or choose another --out"
-                ) from None
-        try:
-            yield
-        finally:
-            (folder / ".lock").unlink(missing_ok=True)
-
-
-def load_job(folder: Path, given: Given = Given()) -> Job:
-    """The job whose folder this is. What is given from Python is taken as it is; the rest is read."""
-    config = folder / "config.json"
-    if not exists(config):
-        hint = "name the folder given to `tenuto train --out`"
-        if exists(folder / "experiment.json"):
-            hint = "it is one of `tenuto reproduce`; to go on with it, repeat that command"
-        raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
-    content = checkpoint.read_json(config)
-    try:
-        spelled = next(iter(content["hyperparameters"].values()))["env"]
-        if given.spec is None:
-            given = dataclasses.replace(given, spec=_spec_of(content["job"]["env"], spelled))
-        job = Job.from_json(content["job"], given)
-        if given.agent is not None:
-            differing = differences(content["job"].get("composition"), job.to_json().get("composition"))
-            if differing:
-                raise UserError(f"the run is of another agent than the one given ({differing})")
-        return job
-    except UserError as problem:
-        raise UserError(f"{config} cannot be used now: {problem}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
-        raise checkpoint.damaged(config, problem) from None
-
-
-def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
-    """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
-    looked up that might be somebody's code."""
-    if spelled["is"] in ("Outside", "Atari") or (not envs.is_compiled(env) and spelled["is"] in spelling.KNOWN):
-        return spelling.read(spelled)
-    if isinstance(env, str) and envs.is_python(env):
-        raise UserError(
-            f"it was trained in a compiled environment of its author's own, {spelled['is']}: say which it is with "
-            "tenuto.load(folder, env=...), or repeat the call of tenuto.train"
-        )
-    if not envs.is_compiled(env):
-        raise ValueError(f"{env} is none of our environments")
-    return None
-
-
-def check_config(folder: Path, file: str) -> None:
-    """See that a run's config.json is what it was when this file was saved."""
-    config = folder / "config.json"
-    if not exists(config):
-        return  # `load_job` says so
-    digest = _config_digest(folder)
-    if checkpoint.load(folder / file)[1].get("config", digest) != digest:
-        raise checkpoint.damaged(config, ValueError(f"it is not what {file} was saved with"))
-
-
-def _config_digest(folder: Path) -> str:
-    content = checkpoint.read_json(folder / "config.json")
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def finished(folder: Path) -> bool:
-    return exists(folder / "summary.json")
-
-
-def unfinished(folder: Path) -> bool:
-    return exists(folder / "config.json") and not finished(folder)
-
-
-def done(folder: Path | str) -> Path:
-    """The folder, if its run is finished."""
-    folder = Path(folder)
-    if unfinished(folder):
-        raise UserError(f"the run in {folder} is not finished: go on with `tenuto resume {folder}`")
-    return folder
-
-
-def exists(path: Path) -> bool:
-    """Whether there is such a file; a path that cannot be one (too long, say) is the user's to mend."""
-    try:
-        return path.exists()
-    except OSError as problem:
-        raise UserError(f"cannot use {path.parent} ({problem.strerror}): choose another folder for --out") from None
-
-
-def read_records(folder: Path | str) -> Records:
-    """The records of a finished job."""
-    folder = done(folder)
-    arrays, _ = checkpoint.load(folder / "records.npz")
-    return Records(**arrays)
-
-
-def read_records_so_far(folder: Path) -> Records:
-    """The records of a job, as of its last checkpoint if it is not finished."""
-    if finished(folder):
-        return read_records(folder)
-    load_job(folder)  # says so if there is no job
-    path = folder / "checkpoint.npz"
-    if not exists(path):
-        raise UserError(
-            f"the run in {folder} has no checkpoint yet: wait for it, or go on with `tenuto resume {folder}`"
-        )
-    arrays, _ = checkpoint.load(path)
-    return Records(**{name.removeprefix("records."): a for name, a in arrays.items() if name.startswith("records.")})
-
-
-def read_networks(folder: Path | str, job: Job | None = None, best: bool = False) -> Networks:
-    """What the lanes of a finished job have learned, at the end or by their best evaluation; every leaf has the lane
-    axis in front, ordered as `Job.lanes`."""
-    folder = done(folder)
-    job = job or load_job(folder)
-    path = folder / ("best.npz" if best else "networks.npz")
-    if best and not exists(path):
-        raise UserError(f"{folder} has no best networks: a run keeps them if it counts steps and is evaluated")
-    arrays, _ = checkpoint.load(path)
-
-    def of_all_lanes() -> Networks:
-        task = job.tasks()[0]
-        keys = jax.random.split(jax.random.key(0), len(job.lanes()))
-        return jax.vmap(lambda key: loop.learned(task, loop.start(task, key)))(keys)
-
-    return checkpoint.tree_from(arrays, jax.eval_shape(of_all_lanes), path)
-
-
 def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, list[str]]:
     """The records so far, the seconds they took, and what should be told of it."""
     path = folder / "checkpoint.npz"
@@ -484,8 +276,8 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, li
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
     try:
-        check_config(folder, path.name)
-        kept, t, seconds = Records(**part("records.")), int(about["t"]), float(about["seconds"])
+        folders.check_config(folder, path.name)
+        kept, t, seconds = Records(**part(folders.RECORDS)), int(about["t"]), float(about["seconds"])
         len(kept["clock"])
     except (KeyError, TypeError, ValueError) as problem:
         raise checkpoint.damaged(path, problem) from None
@@ -497,11 +289,11 @@ def _save(program: Program, folder: Path, kept: Records, best: "Best", seconds: 
     if program.t == 0:
         return  # nothing to lose
     arrays = checkpoint.leaves_of(program.state())
-    arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
+    arrays |= {f"{folders.RECORDS}{name}": array for name, array in kept.arrays().items()}
     arrays |= {f"journal.{name}": array for name, array in program.journal().items()}
     arrays |= {f"{BEST}{name}": array for name, array in best.arrays.items()}
     checkpoint.save(
-        folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds, "config": _config_digest(folder)}
+        folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds, "config": folders.config_digest(folder)}
     )
 
 
@@ -522,7 +314,7 @@ def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: fl
     checkpoint.save(
         folder / "networks.npz",
         checkpoint.leaves_of(program.networks()),
-        {"job": job.to_json(), "config": _config_digest(folder)},
+        {"job": job.to_json(), "config": folders.config_digest(folder)},
     )
     checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
     summary = {

@@ -4,11 +4,8 @@ Taking trees apart at every call would cost more time than a small network, so w
 (`compiled_calls`) takes bare leaves; the rest takes lanes as they are.
 """
 
-import ctypes
-import math
-import threading
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +16,7 @@ from jaxtyping import Array, Bool
 from tenuto import compiled, loop
 from tenuto.compiled import Chunk, Running
 from tenuto.extensions import AbstractLearnedExtension
+from tenuto.handover import Desk, Form, Leaves, compiled_in_place, from_desk, to_host
 from tenuto.loop import Brain, Draws, Lane, Networks, Task
 from tenuto.nets import last_layers
 from tenuto.outside.crowd import Seen
@@ -26,9 +24,6 @@ from tenuto.types import Event, Option, TimeStep
 
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
 AHEAD = 512  # steps whose randomness is drawn at a time
-GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS takes a third of the time to compile, none more to run
-LAUNCH = threading.Lock()  # who launches has the device's free memory to itself, and so finds it where it was before
-SMALL = 6_000  # numbers of an array that is handed over together with others
 LARGE = 100_000  # numbers of a matrix that acts in the plan's precision
 
 
@@ -77,58 +72,8 @@ def turn(
     return lanes, events, choose(tasks, lanes, t + 1, then)
 
 
-Leaves = list[Any]
 ACTING = ("action", "extension")  # the parts of a brain that act
 STATE, TASKS = "state", "tasks"
-
-
-class Form(NamedTuple):
-    """How a tree is handed over: its small leaves in one array, the others as they are. A call takes time for each
-    array, whatever its size."""
-
-    structure: Any
-    rows: tuple[tuple[tuple[int, ...], str], ...]  # shape and type of a lane's row in each leaf
-
-    @classmethod
-    def of(cls, tree: Any) -> "Form":
-        leaves, structure = jax.tree.flatten(tree)
-        return cls(structure, tuple((x.shape[1:], jnp.dtype(x.dtype).name) for x in leaves))
-
-    def small(self) -> list[bool]:
-        return [kind in ("float32", "int32", "bool") and math.prod(shape) <= SMALL for shape, kind in self.rows]
-
-    def apart(self, tree: Any) -> Leaves:
-        leaves, small = jax.tree.leaves(tree), self.small()
-        few = [x for x, is_small in zip(leaves, small, strict=True) if is_small]
-        others = [x for x, is_small in zip(leaves, small, strict=True) if not is_small]
-        return [_joined(few), *others] if few else others
-
-    def together(self, leaves: Sequence[Any]) -> Any:
-        small = self.small()
-        rows = tuple(row for row, is_small in zip(self.rows, small, strict=True) if is_small)
-        few, others = iter(_parted(leaves[0], rows) if rows else []), iter(leaves[1:] if rows else leaves)
-        return jax.tree.unflatten(self.structure, [next(few if is_small else others) for is_small in small])
-
-    def place(self, leaf: int) -> int:
-        """Where a leaf that is not small is found among those handed over."""
-        small = self.small()
-        return any(small) + sum(not is_small for is_small in small[:leaf])
-
-
-@jax.jit
-def _joined(leaves: Leaves) -> Array:
-    bits = [x.astype(jnp.uint32) if x.dtype == bool else jax.lax.bitcast_convert_type(x, jnp.uint32) for x in leaves]
-    return jnp.concatenate([x.reshape(len(x), -1) for x in bits], axis=1)
-
-
-@partial(jax.jit, static_argnums=1)
-def _parted(joined: Array, rows: Sequence[tuple[tuple[int, ...], str]]) -> Leaves:
-    ends = np.cumsum([math.prod(shape) for shape, _ in rows])
-    found = []
-    for (shape, kind), bits in zip(rows, jnp.split(joined, ends[:-1], axis=1), strict=True):
-        bits = bits.reshape(-1, *shape)
-        found.append(bits.astype(bool) if kind == "bool" else jax.lax.bitcast_convert_type(bits, jnp.dtype(kind)))
-    return found
 
 
 class Shapes(NamedTuple):
@@ -160,25 +105,8 @@ class Calls(NamedTuple):
     copies: Callable[..., Any]  # of what acts in lower precision
 
 
-def from_bytes(packed: Array, lanes: int, form: Form) -> Any:
-    """What was seen, from its bytes."""
-    packed, used, leaves = packed.reshape(lanes, -1), 0, []
-    for shape, kind in form.rows:
-        size = np.dtype(kind).itemsize
-        count = math.prod(shape) * size
-        own, used = packed[:, used : used + count], used + count
-        if size == 1:
-            leaves.append(own.reshape(-1, *shape).astype(kind))
-        else:
-            leaves.append(jax.lax.bitcast_convert_type(own.reshape(len(own), *shape, size), jnp.dtype(kind)))
-    return jax.tree.unflatten(form.structure, leaves)
-
-
 def compiled_calls(shapes: Shapes) -> Calls:
     forms = dict(shapes.forms)
-    on_cpu = jax.local_devices()[0].platform == "cpu"
-    # Also what is only written is handed over, and comes back in the same order: else it would come to lie elsewhere.
-    jit = partial(jax.jit, keep_unused=True, compiler_options=None if on_cpu else GPU_OPTIONS)
 
     def lanes_of(state: Leaves, brain: dict[str, Leaves], keys: Array | None) -> tuple[Lane, Chosen]:
         moving, chosen = forms[STATE].together(state)
@@ -201,12 +129,12 @@ def compiled_calls(shapes: Shapes) -> Calls:
     ) -> tuple[Leaves, Array, Array, dict[str, Leaves], Array]:
         learn = keys is not None
         task, (lanes, chosen) = forms[TASKS].together(tasks), lanes_of(state, brain, keys)
-        shown = from_bytes(jax.device_put(seen, jax.memory.Space.Device), events.shape[-1], shapes.seen)
+        shown = from_desk(seen, events.shape[-1], shapes.seen)
         now, then = (jax.tree.unflatten(shapes.drawn, [x[clock % AHEAD + i] for x in drawn]) for i in (0, 1))
         lanes, event, chosen = turn(task, lanes, chosen, shown, clock, now, then, learn=learn)
         packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
         events = jax.lax.dynamic_update_index_in_dim(events, packed, clock % AHEAD, 0)
-        said = jax.device_put(chosen.option.action, jax.memory.Space.Host)
+        said = to_host(chosen.option.action)
         state = forms[STATE].apart((_moving(lanes), chosen))
         return state, clock + 1, events, brain_of(lanes, Brain._fields if learn else ()), said
 
@@ -219,7 +147,7 @@ def compiled_calls(shapes: Shapes) -> Calls:
         return state, clock, events, said
 
     def update(learn: Any, changes: tuple[str, ...], reads: tuple[str, ...] = ()) -> Update:
-        @partial(jit, donate_argnames=("brain", "copies"))
+        @partial(compiled_in_place, donate_argnames=("brain", "copies"))
         def call(
             state: Leaves,
             clock: Array,
@@ -244,47 +172,9 @@ def compiled_calls(shapes: Shapes) -> Calls:
             update(loop.learn_how_long, ("action", "target", "extension", "extension_optimiser")),
             update(loop.learn_what, ("action", "action_optimisers"), ("target", "extension")),
         )
-    return Calls(
-        jit(turn_only, donate_argnums=(0, 1, 2)), jit(step, donate_argnums=(0, 1, 2, 3)), updates, jax.jit(copies_of)
-    )
-
-
-shared_calls = cache(compiled_calls)
-
-
-class Desk:
-    """What a program keeps while it lives.
-
-    On a GPU what is compiled is its own, because a graph of kernels remembers where arrays lie: with another program's
-    arrays it would have to be mended at every call. And memory of the host that the device reads by itself, where it
-    finds what was seen: handing over an array at every step takes longer than most networks.
-    """
-
-    def __init__(self) -> None:
-        self._calls: Calls | None = None
-        self._array: Array | None = None
-
-    def calls(self, shapes: Shapes) -> Calls:
-        if jax.local_devices()[0].platform == "cpu":
-            return shared_calls(shapes)
-        if self._calls is None:
-            self._calls = compiled_calls(shapes)
-        return self._calls
-
-    def write(self, leaves: Sequence[np.ndarray]) -> Array:
-        """Arrays (lanes, ...) as one of bytes. Not before the last turn is over, which read it."""
-        if self._array is None:
-            self._sizes = [x[0].nbytes for x in leaves]
-            shape = len(leaves[0]), sum(self._sizes)
-            place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0], memory_kind="pinned_host")
-            self._array = jax.block_until_ready(jax.device_put(np.zeros(shape[0] * shape[1], np.uint8), place))
-            numbers = (ctypes.c_uint8 * self._array.size).from_address(self._array.unsafe_buffer_pointer())
-            self._numbers = np.ctypeslib.as_array(numbers).reshape(shape)
-        used = 0
-        for x, size in zip(leaves, self._sizes, strict=True):
-            self._numbers[:, used : used + size] = np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8)
-            used += size
-        return self._array
+    turn_call = compiled_in_place(turn_only, donate_argnums=(0, 1, 2))
+    turn_and_learn = compiled_in_place(step, donate_argnums=(0, 1, 2, 3))
+    return Calls(turn_call, turn_and_learn, updates, jax.jit(copies_of))
 
 
 def with_copies(
@@ -325,18 +215,16 @@ class Body:
         """Take in a step and choose for the next one; with an update between the two, if it is to learn."""
         if self._calls is None:
             shapes = self._shapes(shown)
-            self._calls, self._copied = self._desk.calls(shapes), shapes.copied
+            self._calls, self._copied = self._desk.made(compiled_calls, shapes), shapes.copied
             self._make_copies(self._calls)
         state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn)
-        seen = self._desk.write(jax.tree.leaves(shown))
+        seen = self._desk.write(shown)
+        launch = self._desk.launch
         if not learn:
-            with LAUNCH:
-                *state, self.said = self._calls.turn(*state, self._acting, *given, seen)
+            *state, self.said = launch(self._calls.turn, *state, self._acting, *given, seen)
         else:
-            with LAUNCH:
-                *state, self._brain, self.said = self._calls.turn_and_learn(
-                    *state, self._brain, self._keys, *given, seen
-                )
+            call = self._calls.turn_and_learn
+            *state, self._brain, self.said = launch(call, *state, self._brain, self._keys, *given, seen)
             self._make_copies(self._calls)
         self._state, self._clock, self._events = state
 
@@ -348,8 +236,8 @@ class Body:
         call, changes, reads = self._calls.updates[part]
         parts = [{name: self._brain[name] for name in names} for names in (changes, reads)]
         copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (changes, reads)]
-        with LAUNCH:
-            taught, copies = call(self._state, self._clock, *parts, *copied, self._keys, self._tasks)
+        state = self._state, self._clock
+        taught, copies = self._desk.launch(call, *state, *parts, *copied, self._keys, self._tasks)
         self._brain |= taught
         self._copies |= copies
         self._act_by_copies()
@@ -393,27 +281,75 @@ class Body:
         )
 
 
+class Glance(NamedTuple):
+    """What judged lanes are shown, lane by lane."""
+
+    shown: Any
+    begins: Any  # whether an episode begins with it
+    clock: Any  # steps of the evaluation so far, the same for all
+
+
+class JudgeShapes(NamedTuple):
+    tasks: Form
+    networks: Form
+    seen: Form
+
+
+def judging(shapes: JudgeShapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """To look at what is shown, and to decide by it."""
+
+    def looked(obs: Array, tasks: Leaves, seen: Array) -> tuple[Array, Task, Glance]:
+        task, glance = shapes.tasks.together(tasks), from_desk(seen, len(obs), shapes.seen)
+        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, glance.shown, glance.begins), task, glance
+
+    def look(obs: Array, tasks: Leaves, seen: Array) -> Array:
+        return looked(obs, tasks, seen)[0]
+
+    def decide(obs: Array, tasks: Leaves, seen: Array, networks: Leaves, keys: Array) -> tuple[Array, Array, Array]:
+        obs, task, glance = looked(obs, tasks, seen)
+
+        def one(task: Task, networks: Networks, obs: Array, key: Array, clock: Array) -> Option:
+            return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+
+        best = shapes.networks.together(networks)
+        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), glance.clock)
+        return obs, to_host(option.action), to_host(option.length)
+
+    return tuple(compiled_in_place(function, donate_argnums=0) for function in (look, decide))  # type: ignore[return-value]
+
+
+class Judge:
+    """Lanes that are judged: what each holds best, once it has seen what is shown."""
+
+    def __init__(self, tasks: Task, networks: Networks, obs: Array, keys: Array, desk: Desk):
+        self._forms = Form.of(tasks), Form.of(networks)
+        self._tasks, self._networks = (
+            form.apart(tree) for form, tree in zip(self._forms, (tasks, networks), strict=True)
+        )
+        self._obs, self._keys, self._desk = jnp.zeros_like(obs), jax.random.key_data(keys), desk
+
+    def look(self, glance: Glance) -> None:
+        seen, (look, _) = self._given(glance)
+        self._obs = self._desk.launch(look, self._obs, self._tasks, seen)
+        self._obs.block_until_ready()  # it has read what the next glance is written over
+
+    def decide(self, glance: Glance) -> tuple[Array, Array]:
+        """What every lane would do now, and for how long."""
+        seen, (_, decide) = self._given(glance)
+        given = self._tasks, seen, self._networks, self._keys
+        self._obs, action, length = self._desk.launch(decide, self._obs, *given)
+        return action, length
+
+    def _given(self, glance: Glance) -> tuple[Array, Any]:
+        return self._desk.write(glance), self._desk.made(judging, JudgeShapes(*self._forms, Form.of(glance)))
+
+
 def unpacked(gathered: list[Any], began: int, t: int) -> Event:
     """The events from clock `began` up to t as arrays (steps, lanes); they gathered in so many arrays."""
     skipped = began % AHEAD
     fields = np.concatenate(gathered)[skipped : skipped + t - began].swapaxes(0, 1)
     kinds = (np.float32, np.bool_, np.uint16, np.float32, np.uint16)
     return Event(*(jnp.asarray(x.astype(kind)) for x, kind in zip(fields, kinds, strict=True)))
-
-
-@jax.jit
-def judge(tasks: Task, networks: Networks, obs: Array, keys: Array, clock: Clock) -> Option:
-    """What every lane holds best."""
-
-    def one(task: Task, networks: Networks, obs: Array, key: Array) -> Option:
-        return loop.judge(task, networks, obs, loop.draw(task, key, clock))
-
-    return jax.vmap(one)(tasks, networks, obs, keys)
-
-
-@jax.jit
-def views(tasks: Task, before: Array, shown: Array, begins: Array) -> Array:
-    return jax.vmap(lambda task, *seen: task.env.view(*seen))(tasks, before, shown, begins)
 
 
 @partial(jax.jit, donate_argnames=("lanes",))

@@ -35,6 +35,7 @@ from tenuto import (
     checkpoint,
     cli,
     envs,
+    folders,
     host,
     loop,
     policy,
@@ -563,7 +564,7 @@ def test_a_policy_decides_after_saving_and_loading_as_before(trained: Run, tmp_p
 
 
 def test_a_policy_decides_what_the_loop_holds_best_in_that_lane(trained: Run):
-    networks, tasks, judge = runs.read_networks(trained.folder), trained.job.tasks(), jax.jit(loop.judge)
+    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks(), jax.jit(loop.judge)
     for lane in range(3):
         mine = jax.tree.map(lambda x, lane=lane: x[lane], networks)
         drawn = loop.draw(tasks[lane], jax.random.key(0), jnp.int32(0))
@@ -834,7 +835,7 @@ def test_an_unfinished_run_whose_configuration_was_changed_does_not_go_on(run_fo
     config.write_text(config.read_text().replace(old, new, 1))
     before = snapshot(run_folder)
     with pytest.raises(UserError):
-        runs.run(runs.load_job(run_folder), run_folder)
+        runs.run(folders.load_job(run_folder), run_folder)
     assert snapshot(run_folder) == before
 
 
@@ -916,7 +917,7 @@ def test_a_run_whose_arrays_are_cut_is_refused_by_the_files_name(trained: Run, t
 def test_a_flipped_bit_in_a_runs_arrays_is_found_or_changes_nothing(trained: Run, tmp_path: Path, name: str):
     folder = copied(trained, tmp_path / "copy")
     whole = (folder / name).read_bytes()
-    networks = checkpoint.leaves_of(runs.read_networks(trained.folder))
+    networks = checkpoint.leaves_of(folders.read_networks(trained.folder))
     refused, places = 0, range(0, len(whole), len(whole) // 60)
     for number, place in enumerate(places):
         changed = bytearray(whole)
@@ -928,7 +929,7 @@ def test_a_flipped_bit_in_a_runs_arrays_is_found_or_changes_nothing(trained: Run
             refused += 1
         else:
             assert_same(records_of(tenuto.load(folder)), records_of(trained))
-            assert_same(checkpoint.leaves_of(runs.read_networks(folder)), networks)
+            assert_same(checkpoint.leaves_of(folders.read_networks(folder)), networks)
     assert refused > len(places) // 3  # what is left are the archive's dates and the like
 
 
@@ -1347,7 +1348,7 @@ def test_a_strangers_configuration_imports_nothing(tmp_path: Path):
     next(iter(config["hyperparameters"].values()))["env"] = {"is": "Nobody"}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="is missing or damaged"):
-        runs.load_job(folder)
+        folders.load_job(folder)
     assert "tenuto_test_danger" not in sys.modules
 
 

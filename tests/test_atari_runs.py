@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("ale_py")
 
 import tenuto
-from tenuto import cli, groups, host, loop, outlook, runs
+from tenuto import cli, folders, groups, host, loop, outlook, runs
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
@@ -52,7 +52,7 @@ def small_job(**changes: object) -> Job:
 
 
 def networks_of(folder: Path, job: Job) -> list[np.ndarray]:
-    return [np.asarray(x) for x in jax.tree.leaves(runs.read_networks(folder, job))]
+    return [np.asarray(x) for x in jax.tree.leaves(folders.read_networks(folder, job))]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Job]:
 
 def test_a_run_learns_counts_frames_and_says_how_the_game_is_played(finished: tuple[Path, Job]) -> None:
     folder, job = finished
-    kept, log = runs.read_records(folder), (folder / "log.txt").read_text()
+    kept, log = folders.read_records(folder), (folder / "log.txt").read_text()
     assert kept["evaluated"].tolist() == [80, 160]
     assert kept["evaluation_returns"].shape[:2] == (SEEDS, 2)
     rows = (folder / "metrics.csv").read_text().splitlines()
@@ -73,7 +73,7 @@ def test_a_run_learns_counts_frames_and_says_how_the_game_is_played(finished: tu
     for words in ("game road_runner", "sticky 0.25", "life is episode True", "idle start 30", "side 36"):
         assert words in log
     brain = jax.vmap(lambda key: loop.start(job.tasks()[0], key).brain)(jax.vmap(jax.random.key)(np.arange(SEEDS)))
-    learned = runs.read_networks(folder, job)
+    learned = folders.read_networks(folder, job)
     for old, new in zip(jax.tree.leaves((brain.action, brain.extension)), jax.tree.leaves(learned[:2]), strict=True):
         assert np.isfinite(new).all()
         assert (np.asarray(old) != new).any(axis=tuple(range(1, new.ndim))).all()
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_run_again(finished: tuple[Path, Job], tmp_
     runs.run(job, tmp_path / "again")
     for a, b in zip(networks_of(folder, job), networks_of(tmp_path / "again", job), strict=True):
         np.testing.assert_array_equal(a, b)
-    first, second = runs.read_records(folder), runs.read_records(tmp_path / "again")
+    first, second = folders.read_records(folder), folders.read_records(tmp_path / "again")
     np.testing.assert_array_equal(first["returns"], second["returns"])
 
 
@@ -103,9 +103,9 @@ def test_a_stopped_run_goes_on_with_new_games_and_says_so(tmp_path: Path) -> Non
     job, folder, heard = small_job(), tmp_path / "run", []
     with pytest.raises(runs.Interrupted):
         runs.run(job, folder, report=heard.append, stop=lambda: len(heard) >= 1)
-    before = runs.read_records_so_far(folder)
+    before = folders.read_records_so_far(folder)
     runs.run(job, folder)
-    after, log = runs.read_records(folder), (folder / "log.txt").read_text()
+    after, log = folders.read_records(folder), (folder / "log.txt").read_text()
     assert not (folder / "checkpoint.npz").exists()
     for lane in range(SEEDS):
         assert f"could not be brought back in lane {lane}: its episode begins anew" in log

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto import agents, checkpoint, cli, commands, compiled, runs
+from tenuto import agents, checkpoint, cli, commands, compiled, folders, runs
 from tenuto.errors import UserError
 from tenuto.experiments import reproduce
 from tenuto.jobs import Job
+from tenuto.records import Records
 
 JOB = Job("chain-10", "ddqn", seeds=2, episodes=100)
 
@@ -167,7 +168,7 @@ def test_somebody_elses_folder_is_refused_and_left_as_it_is(
 def test_the_folder_of_another_run_is_refused_by_the_field_that_differs(
     capsys: pytest.CaptureFixture[str], run_folder: Path, words: list[str], named: str
 ):
-    runs.claim(JOB, run_folder)
+    folders.claim(JOB, run_folder)
     before = snapshot(run_folder)
     said = complaint(capsys, *train(run_folder, *words))
     assert named in said
@@ -190,7 +191,7 @@ def test_the_folder_of_another_reproduction_is_refused_by_the_field_that_differs
 def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    runs.claim(JOB, tmp_path / "run")
+    folders.claim(JOB, tmp_path / "run")
     reproduce.claim(tmp_path / "tables", "chain", {"seeds": 20, "episodes": 100})
     before = snapshot(tmp_path)
     assert str(tmp_path / "run") in complaint(capsys, "reproduce", "chain", "--quick", "--out", str(tmp_path / "run"))
@@ -199,7 +200,7 @@ def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
 
 
 def test_a_finished_run_is_not_resumed(capsys: pytest.CaptureFixture[str], run_folder: Path):
-    runs.claim(JOB, run_folder)
+    folders.claim(JOB, run_folder)
     checkpoint.write_json(run_folder / "summary.json", {"lanes": []})
     before = snapshot(run_folder)
     said = complaint(capsys, "resume", str(run_folder))
@@ -246,10 +247,10 @@ def lose_clock(path: Path) -> None:
 @pytest.mark.parametrize("damage", [cut, flip, lose_arrays, lose_clock])
 def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path, damage):
     """A true checkpoint, but for its damage: what a program of this job would save before its first step."""
-    runs.claim(JOB, run_folder)
+    folders.claim(JOB, run_folder)
     program = compiled.Program(JOB.tasks(), [0, 1])
     program.begin()
-    kept = runs.Records.empty(2, program.max_length, program.places)
+    kept = Records.empty(2, program.max_length, program.places)
     arrays = checkpoint.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
     path = run_folder / "checkpoint.npz"
@@ -282,7 +283,7 @@ def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureF
 def test_a_damaged_config_is_named_and_left_as_it_is(
     capsys: pytest.CaptureFixture[str], run_folder: Path, content: str
 ):
-    runs.claim(JOB, run_folder)
+    folders.claim(JOB, run_folder)
     (run_folder / "config.json").write_text(content)
     before = snapshot(run_folder)
     for words in (["resume", str(run_folder)], train(run_folder)):
@@ -338,12 +339,12 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]):
 def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
     capsys: pytest.CaptureFixture[str], run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    runs.claim(JOB, run_folder)
+    folders.claim(JOB, run_folder)
     lanes = [{"seed": 0, "auc": 0.25, "diverged": -1}, {"seed": 1, "auc": 0.75, "diverged": -1}]
     summary = {"job": JOB.to_json(), "lanes": lanes, "env_steps": 3600, "seconds": 1.0}
     (run_folder / "summary.json").write_text(json.dumps(summary))
     before = snapshot(run_folder)
-    monkeypatch.setattr(runs, "Program", lambda *args: pytest.fail("the job was run again"))
+    monkeypatch.setattr(runs, "open_program", lambda *args: pytest.fail("the job was run again"))
     assert cli.run(train(run_folder)) == 0
     shown = capsys.readouterr().out
     assert "0.500" in shown
@@ -376,7 +377,7 @@ def test_without_a_terminal_progress_is_told_in_lines(capsys: pytest.CaptureFixt
 
 
 def test_an_unfinished_run_is_said_to_be_unfinished_where_its_records_are_asked_for(run_folder: Path):
-    runs.claim(JOB, run_folder)
-    for read in (runs.read_records, runs.read_networks):
+    folders.claim(JOB, run_folder)
+    for read in (folders.read_records, folders.read_networks):
         with pytest.raises(UserError, match=f"tenuto resume {run_folder}"):
             read(str(run_folder))

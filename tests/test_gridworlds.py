@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny_task
 from scipy import stats
 
-from tenuto import agents, cli, envs, exact, runs, settings
+from tenuto import agents, cli, envs, exact, folders, runs, settings
 from tenuto.compiled import Program
 from tenuto.envs.lava import GOAL, MAPS
 from tenuto.experiments import EXPERIMENTS, gridworlds, measures
@@ -164,7 +164,7 @@ def test_a_cell_is_made_of_its_own_lanes(made):
         if entry.measure != "auc":
             continue
         lanes = entry.source.job.lanes()
-        returns = runs.read_records(measures.folder_of(entry.source, made))["returns"]
+        returns = folders.read_records(measures.folder_of(entry.source, made))["returns"]
         map_, schedule = entry.row.split()
         mine = [
             (np.mean(returns[i].astype(np.float64)) + 1) / 2
@@ -183,7 +183,7 @@ def test_coverage_and_calibration_are_those_of_the_kept_records_and_networks(mad
         lanes = [i for i, mine in enumerate(entry.source.mine()) if mine]
         env = envs.make(f"lava-{entry.row.split()[0]}")
         if entry.table == "coverage":
-            seen = runs.read_records(folder)["visits"][lanes].sum(1)
+            seen = folders.read_records(folder)["visits"][lanes].sum(1)
             free = [cell for cell, letter in enumerate("".join(env.rows())) if letter in ".S"]
             assert values == pytest.approx([np.count_nonzero(lane[free]) / len(free) for lane in seen], abs=1e-5)
         if entry.column == "rank correlation, whole options" and entry.row == "bridge log":
@@ -191,7 +191,7 @@ def test_coverage_and_calibration_are_those_of_the_kept_records_and_networks(mad
             judged = np.argwhere(true.whole & env.walkable()[:, None, None])
             for lane, value in zip(lanes, values, strict=True):
                 net = jax.tree.map(
-                    lambda leaf, lane=lane: jnp.asarray(leaf[lane]), runs.read_networks(folder).extension
+                    lambda leaf, lane=lane: jnp.asarray(leaf[lane]), folders.read_networks(folder).extension
                 )
                 heads = [
                     np.asarray(net(jnp.uint16(cell), jnp.float32([action])))
@@ -220,9 +220,9 @@ def test_a_run_stopped_while_some_lanes_rest_goes_on_to_the_same_records(tmp_pat
     with pytest.raises(runs.Interrupted):
         runs.run(job, tmp_path / "cut", report=chunks.append, stop=lambda: len(chunks) == 2)
     (tmp_path / "map.txt").unlink()  # the run has it
-    again = runs.run(runs.load_job(tmp_path / "cut"), tmp_path / "cut")
+    again = runs.run(folders.load_job(tmp_path / "cut"), tmp_path / "cut")
     assert again["lanes"] == whole["lanes"]
-    found, wanted = (runs.read_records(tmp_path / name).arrays() for name in ("cut", "whole"))
+    found, wanted = (folders.read_records(tmp_path / name).arrays() for name in ("cut", "whole"))
     for name, array in wanted.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
 
@@ -252,7 +252,7 @@ def test_the_command_line_trains_on_a_map_of_ones_own_and_draws_it(tmp_path, cap
     }
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert runs.load_job(tmp_path / "run").tasks()[0].env.rows() == ("S.", ".G")
+    assert folders.load_job(tmp_path / "run").tasks()[0].env.rows() == ("S.", ".G")
 
 
 @pytest.mark.parametrize(

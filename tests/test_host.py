@@ -21,7 +21,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 import tenuto
-from tenuto import checkpoint, compiled, host, loop, runs
+from tenuto import checkpoint, compiled, folders, host, loop, runs
 from tenuto.agents import Agent
 from tenuto.compiled import EVALUATION
 from tenuto.envs import Chain
@@ -510,7 +510,7 @@ def named_job(**changed: Any) -> Job:
 
 def outcome(folder: Path) -> dict[str, np.ndarray]:
     """What a finished run leaves, but for the clocks at which its chunks happened to end."""
-    kept = runs.read_records(folder).arrays()
+    kept = folders.read_records(folder).arrays()
     networks, _ = checkpoint.load(folder / "networks.npz")
     best = checkpoint.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
     kept = {name: array for name, array in kept.items() if name != "clock"}
@@ -559,7 +559,7 @@ def test_a_stopped_run_goes_on_bit_for_bit_wherever_it_stopped(run_folder: Path,
     assert about["t"] == 51
     assert [len(arrays[f"journal.actions.{lane}"]) for lane in range(3)] == [2, 4, 0]
     assert (arrays["[0].option.done"] < arrays["[0].option.length"]).any()
-    assert runs.read_records_so_far(run_folder)["clock"].tolist() == [16, 32, 48, 51]
+    assert folders.read_records_so_far(run_folder)["clock"].tolist() == [16, 32, 48, 51]
     stopped_at(59, named_job(), run_folder)
     assert 80 < clock_of(run_folder) < 51 + 59  # it was asked within the evaluation at 80 too
     runs.run(named_job(), run_folder)
@@ -597,7 +597,7 @@ def limited_walk() -> gymnasium.Env[Any, Any]:
 
 def test_a_run_whose_environment_was_made_in_python_can_be_read_but_not_resumed_by_its_folder(run_folder: Path):
     stopped_at(16, job_of(), run_folder)
-    job = runs.load_job(run_folder)
+    job = folders.load_job(run_folder)
     assert job.lanes() == job_of().lanes()
     with pytest.raises(UserError, match=r"repeating\s+that call of tenuto.train"):
         runs.run(job, run_folder)
@@ -728,7 +728,7 @@ def test_what_could_not_be_brought_back_is_told_in_the_log(run_folder: Path):
         assert line.endswith(note)
         assert "step 51: " in note
         assert f"could not be brought back in lane {lane}: its episode begins anew" in note
-    assert runs.finished(run_folder)
+    assert folders.finished(run_folder)
 
 
 def test_an_environment_that_changes_the_action_it_is_given_comes_back():

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from tenuto import checkpoint, records, runs
+from tenuto import checkpoint, folders, records, runs
 from tenuto.compiled import STAGES, Chunk, Program
 from tenuto.errors import UserError
 from tenuto.jobs import Job
@@ -54,7 +54,7 @@ def wait_for_lines(process: subprocess.Popen[str], folder: Path, number: int) ->
 
 
 def record(folder: Path) -> dict[str, np.ndarray]:
-    return runs.read_records(folder).arrays()
+    return folders.read_records(folder).arrays()
 
 
 def assert_same_record(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
@@ -197,7 +197,7 @@ def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_fold
 
 def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch):
     before = snapshot(pair)
-    monkeypatch.setattr(runs, "Program", lambda *args: pytest.fail("the job was run again"))
+    monkeypatch.setattr(runs, "open_program", lambda *args: pytest.fail("the job was run again"))
     summary = runs.run(PAIR, pair)
     assert summary == checkpoint.read_json(pair / "summary.json")
     assert snapshot(pair) == before
@@ -428,21 +428,21 @@ def test_auc_is_the_mean_return_between_the_worst_and_the_best():
 
 def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
     job = Job("chain-10", "ddqn", seeds=2, episodes=100)
-    folder = runs.claim(job, tmp_path / "run")
-    with runs.alone_in(folder), pytest.raises(UserError, match="another process"):
+    folder = folders.claim(job, tmp_path / "run")
+    with folders.alone_in(folder), pytest.raises(UserError, match="another process"):
         runs.run(job, folder)
     assert not (folder / "summary.json").exists()
 
 
 def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(tmp_path: Path):
     job = Job("chain-10", "ddqn", seeds=2, episodes=100)
-    folder = runs.claim(job, tmp_path / "run")
+    folder = folders.claim(job, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
     assert config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] == 5e-4
     config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] = 6e-4
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"other hyper-parameters.*plan\.learning_rate 0\.0006 there, 0\.0005 now"):
-        runs.claim(job, folder)
+        folders.claim(job, folder)
 
 
 def test_a_value_given_twice_is_trained_once():

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from tenuto import cli, runs, settings
+from tenuto import cli, folders, runs, settings
 from tenuto.actions import DDPG, SAC
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, pendulum
@@ -59,7 +59,7 @@ def test_agents_for_continuous_actions_train_and_are_evaluated(folder):
     found = folders_of(folder)
     assert set(found) == {"ddpg", "figar", "temporl-ddpg", "ute-ddpg", "ute-td3", "ute-sac"}
     for agent, job in found.items():
-        kept, networks = runs.read_records(job), runs.read_networks(job)
+        kept, networks = folders.read_records(job), folders.read_networks(job)
         assert kept["evaluated"].tolist() == [250, 500, 600]
         assert kept["evaluation_returns"].shape == (SEEDS, 3, 10)
         assert ((kept["evaluation_returns"] < 0) & (kept["evaluation_returns"] > -3300)).all()
@@ -81,7 +81,7 @@ def test_the_table_has_a_cell_for_each_agent_and_length_with_the_published_numbe
     assert (main["ddpg", "1"].published, main["ddpg", "1"].published_sd) == (-156.9, 23.2)
     assert (main["ute-ddpg", "2"].published, main["ute-ddpg", "2"].published_sd) == (-152.6, 17.2)
     for (agent, _), cell in main.items():
-        kept = runs.read_records(folders_of(folder)[agent])
+        kept = folders.read_records(folders_of(folder)[agent])
         np.testing.assert_allclose(cell.values, kept["evaluation_returns"][:, 1:].mean((1, 2)), rtol=1e-5)
         decisions = made["decisions", cell.row, agent, "released"]
         np.testing.assert_allclose(decisions.values, kept["evaluation_decisions"][:, 1:].mean((1, 2)), rtol=1e-5)
@@ -101,7 +101,7 @@ def test_figures_are_drawn_for_each_part(folder):
 
 def test_a_run_that_was_stopped_between_evaluations_goes_on_to_the_same_end(folder, tmp_path):
     whole = folders_of(folder)["ute-ddpg"]
-    job = runs.load_job(whole)
+    job = folders.load_job(whole)
     asked = iter([False] * 7 + [True])  # after the first evaluation
     with pytest.raises(Interrupted):
         runs.run(job, tmp_path / "cut", stop=lambda: next(asked))
@@ -134,7 +134,7 @@ def test_the_last_third_is_a_lanes_own_and_ends_with_its_training():
 def test_evaluation_can_be_asked_for_elsewhere(tmp_path):
     job = Job("chain-5", "random", seeds=2, episodes=30, evaluate_every=100, evaluation_episodes=3)
     runs.run(job, tmp_path / "chain")
-    kept = runs.read_records(tmp_path / "chain")
+    kept = folders.read_records(tmp_path / "chain")
     assert kept["evaluation_returns"].shape[2] == 3
     # Updates, and so chunks, come every 13 steps: an evaluation follows the first chunk that passes a hundred.
     assert [t // 100 for t in kept["evaluated"]] == [1, 2, 3, 3]  # and one at the end, after 390 steps

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tenuto import checkpoint, cli, jobs, runs, stats
+from tenuto import checkpoint, cli, folders, jobs, runs, stats
 from tenuto.errors import UserError
 from tenuto.experiments import chain
 from tenuto.experiments import reproduce as reproduce_module
@@ -329,7 +329,7 @@ def test_its_cells_are_the_means_of_its_lanes_and_of_the_records(made: Path):
         assert len(values) == 2
         assert c.mean == pytest.approx(sum(values) / 2, abs=1e-5)
         assert c.sd == pytest.approx(abs(values[0] - values[1]) / math.sqrt(2), abs=1e-5)
-        returns = runs.read_records(made / "jobs" / entry.source.job.name)["returns"]
+        returns = folders.read_records(made / "jobs" / entry.source.job.name)["returns"]
         assert returns.shape == (2, 100)
         assert [float(np.mean(r, dtype=np.float64)) / 10 for r in returns] == pytest.approx(values, abs=1e-5)
 
@@ -343,7 +343,7 @@ def test_its_table_shows_the_papers_numbers(made: Path):
 
 def test_made_again_no_job_is_run_again_and_the_numbers_stay(made: Path, monkeypatch: pytest.MonkeyPatch):
     before, numbers = snapshot(made / "jobs"), (made / "cells.json").read_bytes()
-    monkeypatch.setattr(runs, "Program", lambda *args: pytest.fail("a job was run again"))
+    monkeypatch.setattr(runs, "open_program", lambda *args: pytest.fail("a job was run again"))
     assert reproduce(made) == 0
     assert snapshot(made / "jobs") == before
     assert (made / "cells.json").read_bytes() == numbers

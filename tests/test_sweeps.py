@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tenuto import runs
+from tenuto import folders
 from tenuto.envs.lava import MAPS
 from tenuto.errors import UserError
 from tenuto.jobs import Job
@@ -144,18 +144,18 @@ def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, e
         return Job(env, "ddqn", seeds=2, episodes=10)
 
     first = job()
-    folder = runs.claim(first, maps.parent / "run")
+    folder = folders.claim(first, maps.parent / "run")
     (maps / "x.txt").write_text("\n\nS.G  \n..#\n\n")  # blanks around a map do not count
     assert job() == first
-    assert runs.claim(job(), folder) == folder
+    assert folders.claim(job(), folder) == folder
     (maps / "x.txt").write_text("S.G\n.#.\n")
     assert job().hyperparameters() != first.hyperparameters()
     with pytest.raises(UserError, match="the map was drawn anew"):
-        runs.claim(job(), folder)
-    assert runs.load_job(folder) == first  # a run keeps the map it was made with
-    assert runs.load_job(folder).tasks()[0].env.rows() == first.tasks()[0].env.rows()
+        folders.claim(job(), folder)
+    assert folders.load_job(folder) == first  # a run keeps the map it was made with
+    assert folders.load_job(folder).tasks()[0].env.rows() == first.tasks()[0].env.rows()
     (maps / "x.txt").unlink()
-    assert runs.load_job(folder) == first
+    assert folders.load_job(folder) == first
 
 
 def test_hyperparameters_are_kept_for_each_map_and_schedule() -> None:

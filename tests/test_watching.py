@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import tenuto
-from tenuto import Agent, Plan, Run, UserError, cli, metrics, policy, runs, showing, stats, trackers
+from tenuto import Agent, Plan, Run, UserError, cli, folders, metrics, policy, runs, showing, stats, trackers
 from tenuto.actions import DoubleQ, Uniform
 from tenuto.bandit import Constant
 from tenuto.extensions import Joint, Uncertain
@@ -222,7 +222,7 @@ def test_a_crash_and_going_on_neither_doubles_nor_loses_a_line(story: Story):
     assert story.at_the_crash == list(range(20, 141, 20))
     for name in ("metrics.jsonl", "metrics.csv"):
         assert (story.crashed / name).read_text() == (story.whole / name).read_text()
-    assert runs.read_records(story.crashed)["clock"].tolist() == [line["step"] for line in lines_of(story.crashed)]
+    assert folders.read_records(story.crashed)["clock"].tolist() == [line["step"] for line in lines_of(story.crashed)]
 
 
 def test_going_on_after_a_stop_in_mid_chunk_neither_doubles_nor_loses_a_line(tmp_path: Path):
@@ -237,7 +237,7 @@ def test_going_on_after_a_stop_in_mid_chunk_neither_doubles_nor_loses_a_line(tmp
     before = lines_of(tmp_path / "run")
     assert before[-1]["step"] % 20
     runs.run(job_of(), tmp_path / "run")
-    lines, kept = lines_of(tmp_path / "run"), runs.read_records(tmp_path / "run")
+    lines, kept = lines_of(tmp_path / "run"), folders.read_records(tmp_path / "run")
     assert lines[: len(before)] == before
     assert [line["step"] for line in lines] == kept["clock"].tolist()
     assert (np.diff(kept["clock"]) > 0).all()
@@ -295,10 +295,10 @@ def events_of(folder: Path) -> dict[tuple[str, int], float]:
 
 
 def test_tensorboard_has_a_curve_per_lane_with_the_lines_numbers(swept: Run):
-    folders = sorted((swept.folder / "tensorboard").iterdir())
-    assert [folder.name.split("_")[0] for folder in folders] == ["lane0", "lane1", "lane2"]
-    assert ["lam=-1.0" in folders[0].name, "lam=0.0" in folders[1].name] == [True, True]
-    for lane, folder in enumerate(folders):
+    written = sorted((swept.folder / "tensorboard").iterdir())
+    assert [folder.name.split("_")[0] for folder in written] == ["lane0", "lane1", "lane2"]
+    assert ["lam=-1.0" in written[0].name, "lam=0.0" in written[1].name] == [True, True]
+    for lane, folder in enumerate(written):
         found, wanted = events_of(folder), {}
         for line in lines_of(swept.folder):
             for name in metrics.MEASURED:
@@ -669,10 +669,10 @@ def test_a_runs_curves_are_drawn(swept: Run, capsys: pytest.CaptureFixture[str],
 def test_runs_are_drawn_side_by_side_finished_or_not(
     swept: Run, story: Story, unfinished: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
-    folders = [swept.folder, story.whole, unfinished]
-    tenuto_says(capsys, "plot", *folders, "--training", "--out", tmp_path / "all.svg")
+    drawn = [swept.folder, story.whole, unfinished]
+    tenuto_says(capsys, "plot", *drawn, "--training", "--out", tmp_path / "all.svg")
     assert "training episodes" in (tmp_path / "all.svg").read_text()
-    found = curves.load(folders)
+    found = curves.load(drawn)
     assert [len(curve.returns) for curve in found.values()] == [1, 1, 1, 3, 3]
     assert len(found) == 5  # the last two have the same label
     last = list(found.values())[-1]
@@ -704,7 +704,7 @@ def test_what_cannot_be_drawn_is_said(swept: Run, capsys: pytest.CaptureFixture[
     assert all(part in said for part in ("a.jpg", ".png", ".svg", ".pdf"))
     assert "not a run of tenuto" in complaint(capsys, "plot", tmp_path, "--out", tmp_path / "a.png")
     early = tmp_path / "early"
-    runs.claim(job_of(), early)
+    folders.claim(job_of(), early)
     assert "no checkpoint yet" in complaint(capsys, "plot", early, "--out", tmp_path / "a.png")
     chunks: list[Any] = []
     calm = job_of(steps=300, evaluate_every=0, evaluation_episodes=None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tenuto import envs, exact, records, runs
+from tenuto import envs, exact, folders, records
 from tenuto.envs import Lava
 from tenuto.experiments.entry import Source
 from tenuto.jobs import Job
@@ -39,7 +39,7 @@ def finished_at(folder: Path) -> int:
 @lru_cache(maxsize=4)
 def _records(folder: Path, when: int) -> Records:
     """A finished job never changes, and many cells are made from it."""
-    return runs.read_records(folder)
+    return folders.read_records(folder)
 
 
 def env_of(source: Source) -> envs.AbstractEnv:
@@ -133,7 +133,7 @@ def guesses(source: Source, folder: Path) -> list[exact.Guess]:
 
 @lru_cache(maxsize=12)
 def _guesses(job: Job, folder: Path, when: int, lanes: tuple[int, ...]) -> list[exact.Guess]:
-    return exact.compare(job.tasks()[lanes[0]], runs.read_networks(folder), lanes)
+    return exact.compare(job.tasks()[lanes[0]], folders.read_networks(folder), lanes)
 
 
 MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, runs
+from tenuto import checkpoint, folders, runs
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
 from tenuto.experiments.entry import Entry, Experiment
@@ -52,7 +52,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
     """Make the folder this experiment's. More can be asked of it later, but `fixed` may not change."""
     marker = folder / "experiment.json"
     asked = {"experiment": experiment, **fixed}
-    if runs.exists(marker):
+    if folders.exists(marker):
         found = checkpoint.read_json(marker)
         if not isinstance(found, dict):
             raise checkpoint.damaged(marker, ValueError("not the description of an experiment"))
@@ -60,7 +60,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
         if differing:
             raise UserError(f"{folder} holds other results ({'; '.join(differing)}): choose another --out")
         return folder
-    runs.make_folder(folder)
+    folders.make_folder(folder)
     checkpoint.write_json(marker, {"tenuto": tenuto.__version__, **asked, "asked": []})
     return folder
 
@@ -183,7 +183,7 @@ def write_report(
     Cells whose jobs are gone (a folder that was tidied) are kept as they are.
     """
     titles = experiment.titles
-    present = [entry for entry in entries if runs.finished(measures.folder_of(entry.source, folder))]
+    present = [entry for entry in entries if folders.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
     derived = experiment.derive(cells.write(made, folder))
     everything = cells.write(derived, folder, anew={cell.table for cell in derived})

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
-from tenuto import runs, stats
+from tenuto import stats
 from tenuto.errors import UserError
+from tenuto.folders import load_job, read_records_so_far
 from tenuto.jobs import Given, Job
 from tenuto.records import Records
 from tenuto.report import figures, groups
@@ -58,7 +59,7 @@ def load(folders: Sequence[Path], training: bool = False, given: Given = Given()
     if not folders:
         raise UserError("there is nothing to draw: name the folders given to `tenuto train --out`")
     for folder in folders:
-        job, kept = runs.load_job(Path(folder), given), runs.read_records_so_far(Path(folder))
+        job, kept = load_job(Path(folder), given), read_records_so_far(Path(folder))
         if not kept["count"].any() and not len(kept["evaluated"]):
             raise UserError(f"{folder} has no finished episode yet: there is nothing to draw")
         for name, lanes in groups.of(job).items():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tenuto import runs
+from tenuto import folders
 from tenuto.envs import AbstractEnv, Lava
 from tenuto.report import curves, figures, groups
 
@@ -11,7 +11,7 @@ MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as o
 
 def draw(folder: Path) -> list[Path]:
     """Draw a finished run into its folder; the files written. Of very many groups only the first are drawn."""
-    job, kept = runs.load_job(folder), runs.read_records(folder)
+    job, kept = folders.load_job(folder), folders.read_records(folder)
     lanes = job.lanes()
     everything = groups.of(job)
     drawn = dict(list(everything.items())[:MOST_GROUPS])

@@ -1,0 +1,230 @@
+"""A run's folder: whose it is, how far its run has come, and what can be read from it.
+
+It holds `config.json` (what was asked), `metrics.jsonl` and `metrics.csv` (what each chunk brought, as it goes),
+`checkpoint.npz` (while unfinished), `log.txt` (what one should know of the run, if anything), and at the end
+`records.npz` (what happened), `networks.npz` (what was learned), `best.npz` (the same by each lane's best evaluation,
+where runs count steps) and `summary.json`. Reading needs no program: a run can be looked at while another process is at
+work in it.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import tenuto
+from tenuto import checkpoint, envs, loop, spelling
+from tenuto.errors import UserError
+from tenuto.jobs import Given, Job
+from tenuto.loop import Networks
+from tenuto.records import Records
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing keeps a second process out
+    fcntl = None  # type: ignore[assignment]
+
+RECORDS = "records."  # begins the names of the records in a checkpoint
+MOST_DIFFERENCES = 4  # told in one message
+
+
+def claim(job: Job, folder: Path) -> Path:
+    """Make the folder this job's, or see that it already is."""
+    folder = Path(folder)
+    config = folder / "config.json"
+    if exists(config):
+        differing = differences(_asked(folder), job.to_json())
+        if differing:
+            raise UserError(f"{folder} holds another run ({differing}): choose another --out")
+        differing = differences(checkpoint.read_json(config).get("hyperparameters"), job.hyperparameters())
+        if differing:
+            raise UserError(
+                f"{folder} was made with other hyper-parameters of the same name ({differing}): "
+                "start anew in another folder, or use the version of tenuto that made it"
+            )
+        return folder
+    make_folder(folder)
+    checkpoint.write_json(
+        config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
+    )
+    return folder
+
+
+def _asked(folder: Path) -> dict[str, Any]:
+    """A folder's job as it was asked for, in this version's words where it can be read."""
+    content = checkpoint.read_json(folder / "config.json")
+    job = content.get("job") if isinstance(content, dict) else None
+    if isinstance(job, dict) and ("composition" in job or str(job.get("env")).startswith("python:")):
+        return job  # it may have parts that only the caller knows
+    return load_job(folder).to_json()
+
+
+def differences(there: Any, now: Any) -> str:
+    """What is not the same in two descriptions, spelled out; the first few of many."""
+
+    def walk(there: Any, now: Any, name: str) -> Iterator[str]:
+        if isinstance(there, dict) and isinstance(now, dict):
+            for key in [*now, *(k for k in there if k not in now)]:
+                yield from walk(there.get(key), now.get(key), f"{name}.{key}".lstrip("."))
+        elif there != now:
+            yield f"{name} {there!r} there, {now!r} now" if name != "maps" else "the map was drawn anew"
+
+    found = list(walk(there, now, ""))
+    return "; ".join(found[:MOST_DIFFERENCES]) + ("; …" if len(found) > MOST_DIFFERENCES else "")
+
+
+def make_folder(folder: Path) -> None:
+    """An empty folder to write into, or a clear error; somebody else's files are never mixed with ours."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(not (path.name.startswith(".") and path.name.endswith(".tmp")) for path in folder.iterdir()):
+            raise UserError(
+                f"{folder} holds files that are not from such a run: choose a new or empty folder for --out"
+            )
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError("no permission to write there")
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise UserError(f"cannot write to {folder} ({reason}): choose another folder for --out") from None
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second process out of the folder; the lock is let go even if this one is killed."""
+    with open(folder / ".lock", "w") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(
+                    f"another process is at work in {folder}: wait for it, or choose another --out"
+                ) from None
+        try:
+            yield
+        finally:
+            (folder / ".lock").unlink(missing_ok=True)
+
+
+def load_job(folder: Path, given: Given = Given()) -> Job:
+    """The job whose folder this is. What is given from Python is taken as it is; the rest is read."""
+    config = folder / "config.json"
+    if not exists(config):
+        hint = "name the folder given to `tenuto train --out`"
+        if exists(folder / "experiment.json"):
+            hint = "it is one of `tenuto reproduce`; to go on with it, repeat that command"
+        raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
+    content = checkpoint.read_json(config)
+    try:
+        spelled = next(iter(content["hyperparameters"].values()))["env"]
+        if given.spec is None:
+            given = dataclasses.replace(given, spec=_spec_of(content["job"]["env"], spelled))
+        job = Job.from_json(content["job"], given)
+        if given.agent is not None:
+            differing = differences(content["job"].get("composition"), job.to_json().get("composition"))
+            if differing:
+                raise UserError(f"the run is of another agent than the one given ({differing})")
+        return job
+    except UserError as problem:
+        raise UserError(f"{config} cannot be used now: {problem}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
+        raise checkpoint.damaged(config, problem) from None
+
+
+def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
+    """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
+    looked up that might be somebody's code."""
+    if spelled["is"] in ("Outside", "Atari") or (not envs.is_compiled(env) and spelled["is"] in spelling.KNOWN):
+        return spelling.read(spelled)
+    if isinstance(env, str) and envs.is_python(env):
+        raise UserError(
+            f"it was trained in a compiled environment of its author's own, {spelled['is']}: say which it is with "
+            "tenuto.load(folder, env=...), or repeat the call of tenuto.train"
+        )
+    if not envs.is_compiled(env):
+        raise ValueError(f"{env} is none of our environments")
+    return None
+
+
+def check_config(folder: Path, file: str) -> None:
+    """See that a run's config.json is what it was when this file was saved."""
+    config = folder / "config.json"
+    if not exists(config):
+        return  # `load_job` says so
+    digest = config_digest(folder)
+    if checkpoint.load(folder / file)[1].get("config", digest) != digest:
+        raise checkpoint.damaged(config, ValueError(f"it is not what {file} was saved with"))
+
+
+def config_digest(folder: Path) -> str:
+    """What a run's files carry of its config.json, to tell if it was changed since."""
+    content = checkpoint.read_json(folder / "config.json")
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def finished(folder: Path) -> bool:
+    return exists(folder / "summary.json")
+
+
+def unfinished(folder: Path) -> bool:
+    return exists(folder / "config.json") and not finished(folder)
+
+
+def done(folder: Path | str) -> Path:
+    """The folder, if its run is finished."""
+    folder = Path(folder)
+    if unfinished(folder):
+        raise UserError(f"the run in {folder} is not finished: go on with `tenuto resume {folder}`")
+    return folder
+
+
+def exists(path: Path) -> bool:
+    """Whether there is such a file; a path that cannot be one (too long, say) is the user's to mend."""
+    try:
+        return path.exists()
+    except OSError as problem:
+        raise UserError(f"cannot use {path.parent} ({problem.strerror}): choose another folder for --out") from None
+
+
+def read_records(folder: Path | str) -> Records:
+    """The records of a finished job."""
+    folder = done(folder)
+    arrays, _ = checkpoint.load(folder / "records.npz")
+    return Records(**arrays)
+
+
+def read_records_so_far(folder: Path) -> Records:
+    """The records of a job, as of its last checkpoint if it is not finished."""
+    if finished(folder):
+        return read_records(folder)
+    load_job(folder)  # says so if there is no job
+    path = folder / "checkpoint.npz"
+    if not exists(path):
+        raise UserError(
+            f"the run in {folder} has no checkpoint yet: wait for it, or go on with `tenuto resume {folder}`"
+        )
+    arrays, _ = checkpoint.load(path)
+    return Records(**{name.removeprefix(RECORDS): a for name, a in arrays.items() if name.startswith(RECORDS)})
+
+
+def read_networks(folder: Path | str, job: Job | None = None, best: bool = False) -> Networks:
+    """What the lanes of a finished job have learned, at the end or by their best evaluation; every leaf has the lane
+    axis in front, ordered as `Job.lanes`."""
+    folder = done(folder)
+    job = job or load_job(folder)
+    path = folder / ("best.npz" if best else "networks.npz")
+    if best and not exists(path):
+        raise UserError(f"{folder} has no best networks: a run keeps them if it counts steps and is evaluated")
+    arrays, _ = checkpoint.load(path)
+
+    def of_all_lanes() -> Networks:
+        task = job.tasks()[0]
+        keys = jax.random.split(jax.random.key(0), len(job.lanes()))
+        return jax.vmap(lambda key: loop.learned(task, loop.start(task, key)))(keys)
+
+    return checkpoint.tree_from(arrays, jax.eval_shape(of_all_lanes), path)

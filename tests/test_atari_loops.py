@@ -1,0 +1,369 @@
+"""Atari lanes together: against loops that go lane by lane, and in groups that share a device."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("ale_py")
+
+from atari_lanes import (
+    LEARN,
+    SIDE,
+    SPEC,
+    START,
+    Tape,
+    Watched,
+    action_values,
+    assert_same,
+    both_leaves,
+    brain_by_name,
+    numbers_of,
+    q_values,
+    tiny,
+)
+
+from tenuto import groups, handover, host, loop, turns
+from tenuto.actions import Uniform
+from tenuto.agents import Agent
+from tenuto.compiled import Chunk
+from tenuto.loop import Lane, Networks, Task
+from tenuto.outside.atari import Atari, Emulators
+from tenuto.outside.crowd import TRAINING, Seen
+from tenuto.plan import Plan
+from tenuto.replay import TERMINATED, TRUNCATED, Replay
+from tenuto.schedules import fixed
+from tenuto.types import TimeStep
+
+
+def lane_of(tree: Any, i: int) -> Any:
+    return jax.tree.map(lambda x: x[i], tree)
+
+
+def on_host(tree: Any) -> Any:
+    """With NumPy's arrays, of which no program is compiled to take a lane; keys stay what they are."""
+    return jax.tree.map(lambda x: x if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x), tree)
+
+
+# --- the loop, lane by lane --------------------------------------------------------------------------------------
+
+HALVES = tuple(map(jax.jit, (loop.learn_how_long, loop.learn_what)))
+
+
+@jax.jit
+def slow_choice(task: Task, lane: Lane, t: jax.Array) -> tuple[Lane, jax.Array]:
+    return loop.choose(task, lane, t, loop.draw(task, lane.step_key, t))
+
+
+@jax.jit
+def slow_step(task: Task, lane: Lane, decided: jax.Array, seen: Seen, t: jax.Array) -> tuple[Lane, Any]:
+    """One lane has acted and seen."""
+    step = TimeStep(lane.obs, seen.reward, seen.terminated, seen.truncated)
+    lane, event = loop.absorb(task, lane, step, decided, t, loop.draw(task, lane.step_key, t))
+    obs = task.env.view(lane.obs, seen.fresh, event.over)
+    return lane._replace(obs=obs, replay=lane.replay.show(t + 1, obs)), event
+
+
+def test_replay_holds_what_is_paid_and_records_hold_the_score():
+    """For an agent that learns nothing, which compiles at once."""
+    for clipped, kept in ((True, 1.0), (False, 400.0)):
+        spec = Atari("none", 3, side=8, clip_rewards=clipped)
+        task = Task(Agent(Uniform()), spec, Plan(capacity=4))
+        lane = START(task, jax.random.key(0))
+        seen = Seen(None, np.float32(400), np.bool_(False), np.bool_(False), np.zeros((8, 8), np.uint8))
+        after, event = slow_step(task, lane, jnp.bool_(True), seen, jnp.int32(0))
+        assert after.replay.reward[0] == kept
+        assert event.episode_return == after.episode_return == 400
+
+
+SEEDS = (3, 1, 2)
+STEPS = 36  # of which the last 28 come after the first updates
+EAGER = tiny("ute", learning_rate=1e-2)
+
+
+def slowly_lived(overlap: bool) -> list[Lane]:
+    """Lanes one by one, with their emulators. What is done at step t is chosen after the update at t; with `overlap`,
+    before it: only that step is chosen by the networks as they were."""
+    task = jax.tree.map(jnp.asarray, EAGER)
+    crowd = Emulators(SPEC, SEEDS, TRAINING)
+    lanes, chosen = [], []
+    for seed, screen in zip(SEEDS, crowd.reset(), strict=True):
+        lane = START(task, jax.random.key(seed))
+        obs = SPEC.view(lane.obs, jnp.asarray(screen), jnp.bool_(True))
+        lanes.append(lane._replace(obs=obs, replay=lane.replay.show(jnp.int32(0), obs)))
+        chosen.append(slow_choice(task, lanes[-1], jnp.int32(0)))
+    for t in range(STEPS):
+        seen = crowd.step(np.array([lane.option.action for lane, _ in chosen]))
+        for i in range(len(SEEDS)):
+            lane = lanes[i]._replace(option=chosen[i][0].option)
+            lane, _ = slow_step(task, lane, chosen[i][1], lane_of(seen, i), jnp.int32(t))
+            clock = jnp.int32(t + 1)
+            before = slow_choice(task, lane, clock) if overlap else None
+            past = (t + 1) % 4
+            if t + 1 - past - 4 >= EAGER.plan.learning_starts:
+                if not overlap and past == 0:
+                    lane = LEARN(task, lane, clock)
+                elif overlap and past < 2:
+                    lane = HALVES[past](task, lane, clock)
+            lanes[i], chosen[i] = lane, before or slow_choice(task, lane, clock)
+    crowd.close()
+    return lanes
+
+
+def emulators(seeds: Sequence[int], purpose: int) -> Watched:
+    return Watched(SPEC, seeds, purpose)
+
+
+@pytest.fixture(scope="module")
+def slow() -> dict[bool, list[Lane]]:
+    return {overlap: slowly_lived(overlap) for overlap in (True, False)}
+
+
+def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What a lane did, for how long so far, and what it saw."""
+    return tuple(np.asarray(x)[:STEPS] for x in (lane.replay.choice, lane.replay.spans, lane.replay.seen.screens))
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_with_overlap_steps_are_chosen_before_the_halves_of_an_update(overlap: bool, slow: dict[bool, list[Lane]]):
+    """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
+    program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
+    program.begin()
+    program.advance(2)
+    program.advance(STEPS // 4 - 2)
+    found = on_host(program.state()[0])
+    program.close()
+    assert program.t == STEPS
+    told_apart = 0
+    for i, (mine, other) in enumerate(zip(slow[overlap], slow[not overlap], strict=True)):
+        lane = lane_of(found, i)
+        assert_same(path(lane), path(mine))
+        told_apart += any((a != b).any() for a, b in zip(path(lane), path(other), strict=True))
+        for a, b in both_leaves(lane.brain.action, mine.brain.action):
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+    assert told_apart == 3
+
+
+@pytest.mark.parametrize("agent", ["ddqn", "ute"])
+def test_copies_of_large_matrices_act_and_teach_as_they_would(agent: str, monkeypatch: pytest.MonkeyPatch):
+    """To round a weight beforehand or where it is used is the same: what is learned is, too, to the last bit."""
+    learned = []
+    for large in (10**9, 500):
+        monkeypatch.setattr(turns, "LARGE", large)
+        monkeypatch.setattr(handover, "SMALL", min(handover.SMALL, large - 1))
+        program = host.Program([tiny(agent, precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
+        program.begin()
+        program.advance(STEPS // 4)
+        learned.append(program.networks())
+        program.close()
+    assert_same(*learned)
+
+
+# --- lanes in groups ---------------------------------------------------------------------------------------------
+
+TASKS = [tiny("ute", learning_rate=rate, epsilon=fixed(0.3)) for rate in (1e-3, 1e-4, 1e-2, 3e-3, 3e-4, 1e-3)]
+ALL_SEEDS = (4, 5, 6, 7, 8, 9)
+
+
+class Moment(NamedTuple):
+    """A program as it is."""
+
+    t: int
+    clocks: list[int]  # of its groups
+    chunk: Any
+    state: Any
+    networks: Networks
+    notes: list[str]
+
+
+def moment(program: Any, chunk: Chunk | None, notes: Sequence[str] = ()) -> Moment:
+    lanes, running = program.state()
+    clocks = [group.t for group in getattr(program, "_groups", [program])]
+    state = numbers_of(lanes), jax.tree.map(np.asarray, running)
+    return Moment(program.t, clocks, chunk, state, program.networks(), list(notes))
+
+
+class Told(NamedTuple):
+    """What became of a program, and the emulators it opened."""
+
+    program: Any
+    crowds: list[Watched]
+    moments: dict[str, Moment]
+
+
+def opened(num: int) -> Told:
+    crowds: list[Watched] = []
+
+    def open_crowd(seeds: Sequence[int], purpose: int) -> Watched:
+        crowds.append(emulators(seeds, purpose))
+        return crowds[-1]
+
+    return Told(groups.in_groups(num, TASKS, ALL_SEEDS, open_crowd, True), crowds, {})
+
+
+def stopping_at(number: int) -> Callable[[], bool]:
+    """Says stop when it is asked for this time."""
+    asked = count(1)
+    return lambda: next(asked) >= number
+
+
+def begin(groups: int) -> Told:
+    told = opened(groups)
+    told.program.begin()
+    told.moments["begun"] = moment(told.program, told.program.advance(6))
+    return told
+
+
+@pytest.fixture(scope="module")
+def one_and_two() -> tuple[Told, Told]:
+    """A program, and the same lanes in two groups. Both go through it all: a chunk, one that is stopped within a round,
+    a restore from the state they are in then, and another chunk."""
+    one, two = map(begin, (1, 2))
+    for told, stop in ((two, stopping_at(7)), (one, lambda: one.program.t >= two.moments["stopped"].t)):
+        program, moments = told.program, told.moments
+        moments["stopped"] = moment(program, program.advance(6, stop))
+        kept = jax.device_get(program.state())
+        notes = program.restore(kept, program.t, program.journal())
+        moments["restored"] = moment(program, None, notes)
+        moments["last"] = moment(program, program.advance(3))
+    return one, two
+
+
+@pytest.mark.parametrize("when", ["begun", "stopped", "restored", "last"])
+def test_lanes_in_groups_are_those_of_one_program_bit_for_bit(one_and_two: tuple[Told, Told], when: str):
+    one, two = (told.moments[when] for told in one_and_two)
+    assert set(two.clocks) == {one.t}
+    assert len(two.clocks) == 2
+    assert_same(two.chunk, one.chunk)
+    assert_same(two.state, one.state)
+    assert_same(two.networks, one.networks)
+    assert two.state[0].obs.shape == (6, SIDE, SIDE, 4)
+
+
+def test_groups_that_are_stopped_end_at_one_clock_within_a_round(one_and_two: tuple[Told, Told]):
+    _, two = one_and_two
+    begun, stopped, last = (two.moments[when] for when in ("begun", "stopped", "last"))
+    assert begun.t == 24
+    assert begun.t < stopped.t < begun.t + 24
+    assert stopped.t % 4 != 0
+    assert stopped.chunk.lengths.shape == begun.chunk.lengths.shape
+    assert last.t == stopped.t // 4 * 4 + 12  # the rest of that round is one of the three
+
+
+def test_after_a_restore_every_lane_begins_a_new_game_and_nothing_learned_is_lost(one_and_two: tuple[Told, Told]):
+    for told in one_and_two:
+        before, after = told.moments["stopped"], told.moments["restored"]
+        assert after.t == before.t
+        assert_same(after.networks, before.networks)
+        assert_same(after.state[0].brain, before.state[0].brain)
+        lost = "the environment's state could not be brought back in lane"
+        assert after.notes == [f"step {after.t}: {lost} {lane}: its episode begins anew" for lane in range(6)]
+        lane = after.state[0]
+        assert (lane.obs == lane.obs[..., :1]).all()
+        assert not lane.episode_return.any()
+        assert not np.any([lane.option.length, lane.option.done])
+        assert not any(counts.any() for counts in after.state[1])
+        for crowd in told.crowds:
+            assert (crowd.lives[0] == 3).all()
+            assert len(crowd.lives) == 1 + told.moments["last"].t - after.t
+    first = one_and_two[0].crowds[0]
+    assert first.journal() == {"begun": np.asarray(1)}
+
+
+@jax.jit
+def drawable(replays: Replay, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Of each lane: how many spans there are, their last steps and lengths."""
+
+    def one(replay: Replay) -> tuple[jax.Array, jax.Array, jax.Array]:
+        base, held = replay.window(t)
+        return held, *replay.locate(base + jnp.arange(replay.capacity), t)
+
+    return jax.vmap(one)(replays)
+
+
+def test_no_span_goes_on_from_the_game_before_a_restore(one_and_two: tuple[Told, Told]):
+    """Screens of the two games are in no stack together either."""
+    told = one_and_two[0]
+    t, last = told.moments["restored"].t, told.moments["last"]
+    replays = last.state[0].replay
+    assert np.isin(replays.ending[:, t - 1], (TRUNCATED, TERMINATED)).all()
+    assert (replays.seen.age[:, t : t + 3] == [0, 1, 2]).all()
+    for held, ends, lengths in zip(*map(np.asarray, drawable(replays, jnp.int32(last.t))), strict=True):
+        starts = (ends - lengths + 1)[:held]
+        assert (starts >= t).any()
+        assert (starts < t).any()
+        assert not ((starts < t) & (ends[:held] >= t)).any()
+
+
+def test_lanes_together_choose_as_each_would_alone(one_and_two: tuple[Told, Told]):
+    """Actions and lengths are the same, and values as near as float32 can be."""
+    program = one_and_two[0].program
+    lanes, t = on_host(program.state()[0]), jnp.int32(program.t)
+    greedy = [dataclasses.replace(x, plan=dataclasses.replace(x.plan, epsilon=fixed(0.0))) for x in TASKS]
+    tasks = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *greedy)
+    idle = lanes._replace(option=jax.tree.map(np.zeros_like, lanes.option))
+    drawn = jax.jit(jax.vmap(loop.draw, (0, 0, None)))(tasks, lanes.step_key, t)
+    together = on_host(turns.choose(tasks, idle, t, drawn._replace(env=(), reset=())))
+    assert together.decided.all()
+    for i in range(6):
+        task, lane = lane_of(tasks, i), lane_of(idle, i)
+        alone, decided = slow_choice(task, lane, t)
+        assert decided
+        assert_same(lane_of(together.option, i), alone.option)
+        numbers, obs = brain_by_name(lane.brain), np.asarray(lane.obs)[None]
+        (found,) = np.asarray(q_values(task, lane, lane.obs[None]))
+        np.testing.assert_allclose(found, action_values(Tape(numbers), obs)[0], rtol=1e-3, atol=1e-3)
+        assert alone.option.choice == found.argmax()
+
+
+def test_an_evaluation_is_of_lives_and_scores(one_and_two: tuple[Told, Told]):
+    """Two groups judge their lanes as one program does; each episode ends with a life, or after the greatest length."""
+    one, _ = one_and_two
+    before = moment(one.program, None)
+    judged, in_groups = (jax.device_get(told.program.evaluate(2)) for told in one_and_two)
+    assert_same(judged, in_groups)
+    assert_same(moment(one.program, None).state, before.state)
+    crowd = one.crowds[-1]
+    lives, over, rewards = map(np.array, (crowd.lives, crowd.games_over, crowd.rewards))
+    ended = 0
+    for i in range(6):
+        end = 0
+        for episode in range(2):
+            start, end = end, end + int(judged.steps[i, episode])
+            lost = (lives[start + 1 : end + 1, i] < lives[start:end, i]) | over[start:end, i]
+            assert not lost[:-1].any()
+            assert lost[-1] or end - start == SPEC.longest
+            assert judged.returns[i, episode] == rewards[start:end, i].sum()
+            ended += int(lost[-1])
+    assert ended > 0
+    assert (np.asarray(judged.decisions) <= judged.steps).all()
+
+
+def test_fixed_repeat_holds_every_action_for_four_steps_in_training():
+    task = tiny("fixed-j", learning_starts=1000)
+    sent: list[np.ndarray] = []
+
+    class Heard(Emulators):
+        def send(self, actions: np.ndarray) -> None:
+            sent.append(actions.copy())
+            super().send(actions)
+
+    program = host.Program([task] * 3, SEEDS, lambda seeds, use: Heard(SPEC, seeds, use), overlap=True)
+    program.begin()
+    chunk = program.advance(10)
+    program.close()
+    counts = chunk.lengths.sum((0, 1))
+    assert counts[:3].tolist() == [0, 0, 0]
+    replay = program.state()[0].replay
+    for i in range(3):
+        actions, endings = np.array(sent)[:40, i], np.asarray(replay.ending[i])[:40]
+        left = 0
+        for t in range(40):
+            assert left == 0 or actions[t] == actions[t - 1]
+            left = 0 if endings[t] else (left or 4) - 1
+    assert counts[3] >= 3 * 10

@@ -1,0 +1,102 @@
+"""What the host trainer hands to the device at every step, and that it stays where it lies."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from tenuto import handover, host, turns
+from tenuto.jobs import Job
+from tenuto.outside.crowd import Seen
+
+LANES = 3
+few = settings(max_examples=25, deadline=None)  # each compiles
+
+
+def same(a: Any, b: Any) -> None:
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> dict[str, np.ndarray]:
+    """Leaves of all kinds that lanes have, some of them too large to be joined with others."""
+    shapes = arrays.array_shapes(min_dims=0, max_dims=2, min_side=1, max_side=5)
+    kinds = st.sampled_from([np.float32, np.int32, np.bool_, np.uint8, np.uint16])
+    leaves = draw(st.lists(st.tuples(kinds, shapes), min_size=1, max_size=6))
+    return {str(i): draw(arrays.arrays(kind, (LANES, *shape))) for i, (kind, shape) in enumerate(leaves)}
+
+
+@few
+@given(trees())
+def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarray]):
+    whole = jax.tree.map(jnp.asarray, tree)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(handover, "SMALL", 8)
+        form = handover.Form.of(whole)
+        leaves = form.apart(whole)
+        same(form.together(leaves), whole)
+        for i, (leaf, small) in enumerate(zip(whole.values(), form.small(), strict=True)):
+            assert small == (leaf.size // LANES <= 8 and leaf.dtype in (jnp.float32, jnp.int32, jnp.bool_))
+            if not small:
+                assert leaves[form.place(i)] is leaf, "what is large is not copied"
+        assert len(leaves) == sum(not small for small in form.small()) + any(form.small())
+
+
+@few
+@given(trees())
+def test_the_device_finds_on_the_desk_what_was_seen(first: dict[str, np.ndarray]):
+    """Each time anew, in the same memory."""
+    desk, form = handover.Desk(), handover.Form.of(first)
+    read = jax.jit(lambda seen: handover.from_desk(seen, LANES, form))
+    found = desk.write(first)
+    same(read(found), jax.tree.map(jnp.asarray, first))
+    other = jax.tree.map(lambda x: np.roll(x, 1, axis=0), first)
+    assert desk.write(other).unsafe_buffer_pointer() == found.unsafe_buffer_pointer()
+    same(read(found), jax.tree.map(jnp.asarray, other))
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("agent", ["ddqn", "ute"])
+def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
+    agent: str, overlap: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Else a GPU's graphs of kernels would be mended at every call. Copies in lower precision stay, too."""
+    monkeypatch.setattr(turns, "LARGE", 64)
+    monkeypatch.setattr(handover, "SMALL", 32)
+    job = Job("CartPole-v1", agent, seeds=2, steps=64)
+    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
+    program = host.Program(tasks, [0, 1], job.open_crowd, overlap)
+    places: dict[Any, set[int]] = {}
+    turn = turns.Body.turn
+
+    def watched(body: turns.Body, shown: Seen, learn: bool) -> None:
+        turn(body, shown, learn)
+        parts = {"state": body._state, "clock": [body._clock], "events": [body._events]} | body._brain
+        if overlap:  # else they are made after each update, by a call of their own
+            parts |= {f"copy of {name}": leaves for name, leaves in body._copies.items()}
+        for name, leaves in parts.items():
+            for i, leaf in enumerate(leaves):
+                places.setdefault((name, i), set()).add(leaf.unsafe_buffer_pointer())
+
+    program.begin()
+    program.advance(2)
+    monkeypatch.setattr(turns.Body, "turn", watched)
+    program.advance(6)
+    program.close()
+    assert len(places) > 10
+    assert any(name[0].startswith("copy") for name in places) == overlap
+    assert {name for name, found in places.items() if len(found) > 1} == set()
+
+
+def small_plan(plan: Any) -> Any:
+    changed = {"learn_every": 4, "learning_starts": 0, "warmup": 0, "capacity": 256, "precision": "bfloat16"}
+    return dataclasses.replace(plan, batch=4, extension_batch=4, **changed)
