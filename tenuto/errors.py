@@ -1,6 +1,6 @@
 """Errors a user can mend: one line that names the thing, the reason and the remedy."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -17,3 +17,9 @@ def unknown(
     near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.4)
     hint = f"did you mean '{spelled[near[0]]}'?" if near else f"known: {', '.join(names)}."
     return UserError(f"unknown {kind} '{name}': {hint} ({remedy})")
+
+
+def demand(kind: str, name: str, known: Collection[str], *remedy: str) -> None:
+    """Raise that error unless the name exists."""
+    if name not in known:
+        raise unknown(kind, name, known, *remedy)

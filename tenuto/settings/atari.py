@@ -7,7 +7,7 @@ from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.agents import Agent, named
 from tenuto.bandit import PAPER_ARMS, SlidingWindowUCB
 from tenuto.envs import AbstractSpec
-from tenuto.errors import unknown
+from tenuto.errors import demand
 from tenuto.extensions import AbstractLearnedExtension, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.outside.atari import Atari
@@ -73,10 +73,8 @@ STEPS_HELD = 50_000  # that replay holds for all others
 def assemble(agent: str, env: AbstractSpec, setting: str, schedule: str, steps: int) -> Task:
     """An agent of the catalogue, ready to learn a game."""
     assert isinstance(env, Atari)
-    if setting not in SETTINGS:
-        raise unknown("setting", setting, SETTINGS)
-    if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES, "Atari games have only this one")
+    demand("setting", setting, SETTINGS)
+    demand("schedule", schedule, SCHEDULES, "Atari games have only this one")
     whole = composition(agent, setting)
     ensemble = isinstance(whole.extension, Uncertain)
     plan = ROWS[setting].make_plan(

@@ -3,7 +3,7 @@
 from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.agents import named
 from tenuto.envs import AbstractEnv, Chain
-from tenuto.errors import unknown
+from tenuto.errors import demand, unknown
 from tenuto.extensions import SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Polyak
@@ -66,8 +66,7 @@ def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes
     On chains ε falls in a time of its own, whatever the number of `episodes`.
     """
     assert isinstance(env, Chain)
-    if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES, "chains have only this one")
+    demand("schedule", schedule, SCHEDULES, "chains have only this one")
     if setting == "text":
         row = TEXT
         epsilon = linear(1.0, 0.001, 100 * env.length, "steps")

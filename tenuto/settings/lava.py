@@ -5,7 +5,7 @@ import equinox as eqx
 from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.agents import named
 from tenuto.envs import AbstractEnv, Lava
-from tenuto.errors import unknown
+from tenuto.errors import demand, unknown
 from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Polyak
@@ -56,8 +56,7 @@ RELEASED_UTE = row(keep=1.0, batch=32, n_step=False)
 def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes: int) -> Task:
     """An agent of the catalogue, ready to learn on a map: one update per step, no length beyond 7."""
     assert isinstance(env, Lava)
-    if setting not in SETTINGS:
-        raise unknown("setting", setting, SETTINGS)
+    demand("setting", setting, SETTINGS)
     whole = named(agent)
     chosen = TEXT
     if setting == "released":

@@ -8,7 +8,7 @@ import numpy as np
 from tenuto.actions import DDPG, SAC, BootstrappedQ, DoubleQ
 from tenuto.agents import Agent, named
 from tenuto.envs import AbstractSpec
-from tenuto.errors import unknown
+from tenuto.errors import demand
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan, Polyak
@@ -44,10 +44,8 @@ ROW = Row(
 
 def assemble(agent: str | Agent, env: AbstractSpec, setting: str, schedule: str, steps: int) -> Task:
     """An agent, ready to learn for so many steps. A composition keeps its parts as they are."""
-    if setting not in SETTINGS:
-        raise unknown("setting", setting, SETTINGS, "environments of your own have only this one")
-    if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES, "environments of your own have only this one")
+    demand("setting", setting, SETTINGS, "environments of your own have only this one")
+    demand("schedule", schedule, SCHEDULES, "environments of your own have only this one")
     whole = ROW.adjust(named(agent), {}) if isinstance(agent, str) else agent
     return Task(whole, env, standard_plan(whole, env, steps))
 

@@ -4,7 +4,7 @@ from tenuto.actions import DDPG, SAC
 from tenuto.agents import named
 from tenuto.bandit import PAPER_ARMS, SlidingWindowUCB
 from tenuto.envs import AbstractEnv, Pendulum
-from tenuto.errors import unknown
+from tenuto.errors import demand
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Polyak
@@ -54,10 +54,8 @@ ROWS = {"text": TEXT, "released": RELEASED}
 def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes: int) -> Task:
     """An agent of the catalogue, ready to learn on the pendulum: one update per step after 1,000 random steps."""
     assert isinstance(env, Pendulum)
-    if setting not in SETTINGS:
-        raise unknown("setting", setting, SETTINGS)
-    if schedule not in SCHEDULES:
-        raise unknown("schedule", schedule, SCHEDULES, "the pendulum has only this one")
+    demand("setting", setting, SETTINGS)
+    demand("schedule", schedule, SCHEDULES, "the pendulum has only this one")
     whole = named(agent)
     delay = whole.action.delay if isinstance(whole.action, DDPG) else 1  # TD3's targets wait for its actor
     plan = ROWS[setting].make_plan(
