@@ -65,14 +65,13 @@ def test_the_device_finds_on_the_desk_what_was_seen(first: dict[str, np.ndarray]
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-@pytest.mark.parametrize("agent", ["ddqn", "ute"])
 def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
-    agent: str, overlap: bool, monkeypatch: pytest.MonkeyPatch
+    overlap: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """Else a GPU's graphs of kernels would be mended at every call. Copies in lower precision stay, too."""
     monkeypatch.setattr(turns, "LARGE", 64)
     monkeypatch.setattr(handover, "SMALL", 32)
-    job = Job("CartPole-v1", agent, seeds=2, steps=64)
+    job = Job("CartPole-v1", "ute", seeds=2, steps=64)
     tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
     program = host.Program(tasks, [0, 1], job.open_crowd, overlap)
     places: dict[Any, set[int]] = {}
