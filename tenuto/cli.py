@@ -354,11 +354,10 @@ def reproduce(
 
 def show_outlook(todo: "Sequence[Job]", out: Path, at_a_time: int) -> None:
     """Say what the jobs that are not done yet will need."""
-    import jax
-
     from tenuto import folders, outlook
+    from tenuto.devices import on_cpu
 
-    at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else at_a_time
+    at_a_time = 1 if on_cpu() else at_a_time
     left = [job for job in todo if not folders.finished(out / "jobs" / job.name)]
     outlook.check_disk(left, at_a_time, out)
     for line in outlook.describe(left, at_a_time) if left else ():

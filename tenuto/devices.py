@@ -23,3 +23,8 @@ def start_jax() -> None:
         jax.config.update("jax_compilation_cache_dir", str(home / "tenuto" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     jax.config.update("jax_default_matmul_precision", "float32")  # a GPU would round factors to 10 bits (TF32)
+
+
+def on_cpu() -> bool:
+    """Whether JAX computes on a CPU."""
+    return jax.local_devices()[0].platform == "cpu"

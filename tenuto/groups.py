@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tenuto.compiled import Chunk, Evaluation, Running
+from tenuto.devices import on_cpu
 from tenuto.errors import UserError
 from tenuto.host import Failed, Program
 from tenuto.loop import Lane, Networks, Task
@@ -22,8 +23,7 @@ GROUPS = ((16, 4), (8, 2), (1, 1))  # lanes from which on there are so many grou
 
 def groups_for(lanes: int) -> int:
     """In how many groups so many lanes take turns on a GPU. A CPU has no idle time to fill."""
-    on_cpu = jax.local_devices()[0].platform == "cpu"
-    return 1 if on_cpu else next(groups for least, groups in GROUPS if lanes >= least)
+    return 1 if on_cpu() else next(groups for least, groups in GROUPS if lanes >= least)
 
 
 class Uneven(UserError):  # noqa: N818 (the user reads its message, not its name)
@@ -73,7 +73,7 @@ class SideBySide:
 
     def _each(self, do: Callable[[Program], Any]) -> list[Any]:
         """What each group answers: all at a time on a GPU, one after the other on a CPU, which has no time to spare."""
-        at_a_time = 1 if jax.local_devices()[0].platform == "cpu" else len(self._groups)
+        at_a_time = 1 if on_cpu() else len(self._groups)
         with ThreadPoolExecutor(at_a_time) as pool:
             return list(pool.map(do, self._groups))
 

@@ -16,13 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from tenuto.devices import on_cpu
+
 GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS takes a third of the time to compile, none more to run
 SMALL = 6_000  # numbers of an array that is handed over together with others
 Leaves = list[Any]
-
-
-def on_cpu() -> bool:
-    return jax.local_devices()[0].platform == "cpu"
 
 
 def compiled_in_place(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

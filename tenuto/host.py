@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from tenuto import compiled, loop, turns
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
+from tenuto.devices import on_cpu
 from tenuto.errors import UserError
 from tenuto.handover import Desk
 from tenuto.loop import Lane, Networks, Task
@@ -55,7 +56,7 @@ class Program:
         self.first_update = tasks[0].plan.first_update
         self._overlap = overlap
         self._first_lane = first_lane  # the number by which the first is known outside
-        least = LEAST if jax.local_devices()[0].platform == "cpu" else 1
+        least = LEAST if on_cpu() else 1
         self._seeds = list(seeds)
         self._idle = tasks[0].env.actions.example()
         self._padded = np.asarray([*range(self.lanes), *[0] * (least - self.lanes)])  # lanes and twins
