@@ -162,6 +162,22 @@ def test_the_pendulum_numbers_in_the_readme_are_those_of_the_results():
     assert f"{alone['mean']:.1f} [{alone['ci95'][0]:.1f}, {alone['ci95'][1]:.1f}]" in README
 
 
+def test_the_atari_numbers_in_the_readme_are_those_of_the_results():
+    def told(mean: float, ci95: list[float]) -> str:
+        return f"{mean:.0f} [{ci95[0]:.0f}, {ci95[1]:.0f}]"
+
+    cells = json.loads((ROOT / "results" / "atari" / "cells.json").read_text())
+    lines = (ROOT / "results" / "findings" / "atari_road_runner.jsonl").read_text().splitlines()
+    training = json.loads(lines[1])
+    for cell in (c for c in cells if c["table"] == "tab:atari_result_std"):
+        agent = cell["column"]
+        published = f"{cell['published']:,.0f}" if cell["published"] else ""
+        lives = told(**training[agent]) if agent in training else ""
+        row = [published, told(cell["mean"], cell["ci95"]), lives]
+        shown = [line for line in README.splitlines() if line.startswith(f"| `{agent}`")]
+        assert row in [[part.strip() for part in line.strip("|").split("|")][1:] for line in shown]
+
+
 def test_the_finding_about_episodes_is_told_as_it_was_found():
     lines = (ROOT / "results" / "findings" / "gridworlds_1000_episodes.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]

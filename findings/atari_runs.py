@@ -1,11 +1,13 @@
-"""Finding: does an Atari agent learn as well in bfloat16 as in TF32? Two runs seed by seed, as far as both have come.
+"""Finding: which of several runs learns better? From their metrics, seed by seed, as far as all have come.
 
     tenuto train --env atari-road_runner --agent ute --seeds 5 --precision tensorfloat32 --out runs/tf32
     tenuto train --env atari-road_runner --agent ute --seeds 5 --precision bfloat16 --out runs/bf16
-    python findings/atari_precision.py runs/tf32 runs/bf16
+    python findings/atari_runs.py runs/tf32 runs/bf16
 
-A line of JSON for each measure: means over seeds of what was seen in the last part of the common steps, and of the
-second run's minus the first's.
+    python findings/atari_runs.py results/atari/ddqn.csv results/atari/temporl.csv results/atari/ute.csv --last 0.2
+
+A line of JSON for each measure: means over seeds of what was seen in the last part of the common steps, and of each
+run's difference from the first.
 """
 
 import csv
@@ -24,14 +26,14 @@ MEASURES = {"evaluation": "mean return of evaluations", "recent_return": "mean r
 
 @dataclass
 class Options:
-    runs: tyro.conf.Positional[tuple[Path, Path]]
-    """Two run folders; runs may still be on their way."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run folders, which may still be on their way, or files of metrics kept of them."""
     last: float = 0.5
     """The part of the common steps that is compared, from its end."""
 
 
-def rows_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "metrics.csv").open() as file:
+def rows_of(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv" if run.is_dir() else run).open() as file:
         return list(csv.DictReader(file))
 
 
@@ -51,20 +53,20 @@ def told(values: np.ndarray) -> dict[str, Any]:
 
 if __name__ == "__main__":
     options = tyro.cli(Options)
-    both = [rows_of(folder) for folder in options.runs]
-    common = min(max(int(row["step"]) for row in rows) for rows in both)
-    precisions = [json.loads((folder / "config.json").read_text())["job"]["precision"] for folder in options.runs]
+    runs = {run.stem: rows_of(run) for run in options.runs}
+    common = min(max(int(row["step"]) for row in rows) for rows in runs.values())
+    begin = common * (1 - options.last)
     for measure, words in MEASURES.items():
-        one, other = (per_seed(rows, measure, common * (1 - options.last), common) for rows in both)
-        seeds = sorted(one.keys() & other.keys())
-        first, second = (np.asarray([values[seed] for seed in seeds]) for values in (one, other))
+        each = {name: per_seed(rows, measure, begin, common) for name, rows in runs.items()}
+        seeds = sorted(set.intersection(*(set(values) for values in each.values())))
+        found = {name: np.asarray([values[seed] for seed in seeds]) for name, values in each.items()}
+        first, *others = found
         line = {
             "measure": words,
-            "steps": [round(common * (1 - options.last)), common],
+            "steps": [round(begin), common],
             "seeds": len(seeds),
-            precisions[0]: told(first),
-            precisions[1]: told(second),
-            "difference": told(second - first),
-            "values": [first.round(1).tolist(), second.round(1).tolist()],
+            **{name: told(values) for name, values in found.items()},
+            **{f"{name} - {first}": told(found[name] - found[first]) for name in others},
+            "values": [values.round(1).tolist() for values in found.values()],
         }
         print(json.dumps(line))
