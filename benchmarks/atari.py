@@ -24,7 +24,7 @@ import jax
 import numpy as np
 import tyro
 
-from tenuto import compiled, groups, host, loop, turns
+from tenuto import compiled, groups, loop, turns
 from tenuto.devices import start_jax
 from tenuto.jobs import Job
 from tenuto.loop import Task
@@ -79,7 +79,7 @@ class Stages:
         for place, function, name in (
             (Emulators, "receive", "waiting for emulators"),
             (Emulators, "send", "sending actions"),
-            (host.Program, "_sane", "waiting for a choice"),
+            (turns.Body, "said", "waiting for a choice"),
             (turns.Body, "turn", "launching a step"),
             (turns.Body, "update", "launching an update"),
         ):
@@ -113,13 +113,14 @@ def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | Non
     while program.t <= program.first_update:
         program.advance(rounds)
     program.advance(rounds)  # the first one after all is compiled finds its place in memory
-    compiling, seconds = time.perf_counter() - began, []
+    compiling, seconds, decisions = time.perf_counter() - began, [], 0
     if stages is not None:
         stages.seconds.clear()
     for _ in range(options.chunks):
         began = time.perf_counter()
-        program.advance(rounds)
+        chunk = program.advance(rounds)
         seconds.append(time.perf_counter() - began)
+        decisions += int(chunk.lengths.sum())
     program.close()
     rates = [len(tasks) * rounds * program.learn_every / s for s in seconds]
     used = jax.local_devices()[0].memory_stats() or {}
@@ -128,6 +129,7 @@ def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | Non
         "env_steps_per_s": round(statistics.median(rates)),
         "slowest": round(min(rates)),
         "fastest": round(max(rates)),
+        "decisions_per_step": round(decisions / (len(tasks) * options.chunks * rounds * program.learn_every), 2),
         "begin_s": round(compiling, 1),
         "peak_gb_per_lane": round(used.get("peak_bytes_in_use", 0) / len(tasks) / 1e9, 2),
         **({"ms_of_a_step": stages.per_step(steps)} if stages else {}),

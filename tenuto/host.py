@@ -92,7 +92,7 @@ class Program:
         body = turns.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk)
         failure: Failed | None = None
         try:
-            self._send(body.said)
+            self._send(*body.said())
             for left in range(num - 1, -1, -1):
                 if self.t % turns.AHEAD == 0 and left < num - 1:
                     events.append(body.events())
@@ -104,7 +104,7 @@ class Program:
                 self.t += 1
                 going_on = left > 0 and not stop()
                 if going_on:
-                    self._send(body.said)
+                    self._send(*body.said())
                 if learning and self._overlap:
                     body.update(past)
                 if not going_on:
@@ -119,8 +119,8 @@ class Program:
         if failure is not None:
             raise failure
 
-    def _send(self, actions: Array) -> None:
-        self._checked(lambda: self._crowd.send(self._sane(actions)))
+    def _send(self, actions: np.ndarray, held: np.ndarray) -> None:
+        self._checked(lambda: self._crowd.send(self._sane(actions), held[: self.lanes]))
 
     def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
         stream = turns.unpacked(events, began, self.t)

@@ -76,6 +76,13 @@ ACTING = ("action", "extension")  # the parts of a brain that act
 STATE, TASKS = "state", "tasks"
 
 
+@jax.jit
+def to_say(option: Option) -> Array:
+    """Actions, and for how many steps more they will be the same, in one array: fetching two takes twice as long."""
+    action, left = option.action, option.length - option.done - 1
+    return jnp.concatenate([action.reshape(len(left), -1), left[:, None].astype(action.dtype)], axis=1)
+
+
 class Shapes(NamedTuple):
     """The structures of what a turn takes."""
 
@@ -134,7 +141,7 @@ def compiled_calls(shapes: Shapes) -> Calls:
         lanes, event, chosen = turn(task, lanes, chosen, shown, clock, now, then, learn=learn)
         packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
         events = jax.lax.dynamic_update_index_in_dim(events, packed, clock % AHEAD, 0)
-        said = to_host(chosen.option.action)
+        said = to_host(to_say(chosen.option))
         state = forms[STATE].apart((_moving(lanes), chosen))
         return state, clock + 1, events, brain_of(lanes, Brain._fields if learn else ()), said
 
@@ -201,7 +208,7 @@ class Body:
         self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % AHEAD))
         if chosen is None:
             chosen = choose(tasks, lanes, np.int32(t), jax.tree.map(lambda x: x[t % AHEAD], self._ahead))
-        self.said: Array = chosen.option.action  # to the environments
+        self._said, self._action = to_say(chosen.option), chosen.option.action.shape
         trees = {TASKS: tasks, STATE: (_moving(lanes), chosen)} | lanes.brain._asdict()
         self._forms = {name: Form.of(tree) for name, tree in trees.items()}
         leaves = {name: self._forms[name].apart(tree) for name, tree in trees.items()}
@@ -221,12 +228,17 @@ class Body:
         seen = self._desk.write(shown)
         launch = self._desk.launch
         if not learn:
-            *state, self.said = launch(self._calls.turn, *state, self._acting, *given, seen)
+            *state, self._said = launch(self._calls.turn, *state, self._acting, *given, seen)
         else:
             call = self._calls.turn_and_learn
-            *state, self._brain, self.said = launch(call, *state, self._brain, self._keys, *given, seen)
+            *state, self._brain, self._said = launch(call, *state, self._brain, self._keys, *given, seen)
             self._make_copies(self._calls)
         self._state, self._clock, self._events = state
+
+    def said(self) -> tuple[np.ndarray, np.ndarray]:
+        """What each lane does next, and for how many steps more it is bound to, while its episode goes on."""
+        both = np.asarray(self._said)
+        return both[:, :-1].reshape(self._action), both[:, -1].astype(np.int32)
 
     def update(self, part: int) -> None:
         """Learn by itself: this part of an update, if it has so many."""

@@ -11,6 +11,7 @@ from tenuto import loop, nets
 from tenuto.extensions import Joint, Zeta
 from tenuto.loop import Brain, Lane, Task
 from tenuto.outside.atari import Atari, Emulators
+from tenuto.outside.crowd import Seen
 from tenuto.schedules import fixed
 from tenuto.settings import atari
 
@@ -41,27 +42,38 @@ class Watched(Emulators):
         self.frames: list[np.ndarray] = []  # of the game
         self.games_over: list[np.ndarray] = []  # after each step
         self.rewards: list[np.ndarray] = []
-        reset, receive = self._env.reset, self._env.recv
+        self._now = {name: np.zeros(len(self._pairs), int) for name in ("lives", "episode_frame_number")}
+        self._over, self._reward = (np.zeros(len(self._pairs), kind) for kind in (bool, float))
+        for lane, pair in enumerate(self._pairs):
+            pair.begin, pair.receive = self._watched(lane, pair.begin), self._watched(lane, pair.receive)
 
-        def watched_reset(**options: Any) -> Any:
-            screens, info = reset(**options)
-            for kept in (self.lives, self.frames, self.games_over, self.rewards):
-                kept.clear()
-            self._note(info)
-            return screens, info
+    def _watched(self, lane: int, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*given: Any) -> Any:
+            screen, *paid, info = call(*given)
+            self._reward[lane], self._over[lane] = (paid[0], paid[1] or paid[2]) if paid else (0, False)
+            for name, kept in self._now.items():
+                kept[lane] = info[name][0]
+            return screen, *paid, info
 
-        def watched_receive() -> Any:
-            screens, reward, terminated, truncated, info = receive()
-            self.rewards.append(reward.copy())
-            self.games_over.append(terminated | truncated)
-            self._note(info)
-            return screens, reward, terminated, truncated, info
+        return watched
 
-        self._env.reset, self._env.recv = watched_reset, watched_receive
+    def reset(self) -> np.ndarray:
+        screens = super().reset()
+        for kept in (self.lives, self.frames, self.games_over, self.rewards):
+            kept.clear()
+        self._note()
+        return screens
 
-    def _note(self, info: dict[str, np.ndarray]) -> None:
-        self.lives.append(info["lives"].copy())
-        self.frames.append(info["episode_frame_number"].copy())
+    def receive(self) -> Seen:
+        seen = super().receive()
+        self.rewards.append(self._reward.copy())
+        self.games_over.append(self._over.copy())
+        self._note()
+        return seen
+
+    def _note(self) -> None:
+        for kept, name in ((self.lives, "lives"), (self.frames, "episode_frame_number")):
+            kept.append(self._now[name].copy())
 
 
 ACTIONS = {

@@ -347,11 +347,14 @@ def test_an_evaluation_is_of_lives_and_scores(one_and_two: tuple[Told, Told]):
 def test_fixed_repeat_holds_every_action_for_four_steps_in_training():
     task = tiny("fixed-j", learning_starts=1000)
     sent: list[np.ndarray] = []
+    bound: list[np.ndarray] = []
 
     class Heard(Emulators):
-        def send(self, actions: np.ndarray) -> None:
+        def send(self, actions: np.ndarray, held: np.ndarray | None = None, active: np.ndarray | None = None) -> None:
+            assert held is not None
             sent.append(actions.copy())
-            super().send(actions)
+            bound.append(held.copy())
+            super().send(actions, held, active)
 
     program = host.Program([task] * 3, SEEDS, lambda seeds, use: Heard(SPEC, seeds, use), overlap=True)
     program.begin()
@@ -365,5 +368,6 @@ def test_fixed_repeat_holds_every_action_for_four_steps_in_training():
         left = 0
         for t in range(40):
             assert left == 0 or actions[t] == actions[t - 1]
+            assert bound[t][i] == (left or 4) - 1
             left = 0 if endings[t] else (left or 4) - 1
     assert counts[3] >= 3 * 10

@@ -184,17 +184,17 @@ def test_every_reset_of_a_game_begins_another_that_its_seed_repeats() -> None:
 
 def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     job = small_job()
-    for asked in ("reset", "send", "recv"):
+    for asked in ("begin", "send", "receive"):
         program = runs.open_program(job, job.tasks())
-        if asked != "reset":
+        if asked != "begin":
             program.begin()
 
         def fail(*_: object, **__: object) -> None:
             raise RuntimeError("out of cartridges")
 
-        monkeypatch.setattr(program._crowd._env, asked, fail)
+        monkeypatch.setattr(program._crowd._pairs[0], asked, fail)
         with pytest.raises(host.Failed, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
-            program.begin() if asked == "reset" else program.advance(1)
+            program.begin() if asked == "begin" else program.advance(1)
 
 
 def test_a_checkpoint_is_the_same_whatever_the_number_of_groups() -> None:

@@ -69,7 +69,7 @@ RECOMMENDED = {
 ALWAYS = {
     **{"frameskip": 4, "img_height": 84, "img_width": 84, "grayscale": True, "stack_num": 1, "continuous": False},
     **{"episodic_life": False, "life_loss_info": False, "reward_clipping": False},
-    **{"autoreset_mode": AutoresetMode.SAME_STEP},
+    **{"autoreset_mode": AutoresetMode.NEXT_STEP},
 }
 STICKY = {  # in training, when judged
     "released": (0.25, 0.0),
@@ -118,7 +118,7 @@ def test_emulators_take_the_actions_that_the_agent_knows(full: bool, number: int
     spec = game(num_actions=0, all_actions=full)
     assert spec.num_actions == number
     crowd = Emulators(spec, [0], TRAINING)
-    assert len(set(crowd._env.ale.get_action_set())) == number
+    assert len(set(crowd._pairs[0]._playing.ale.get_action_set())) == number
     crowd.close()
 
 
@@ -254,6 +254,75 @@ def test_the_greatest_length_is_counted_from_a_life_lost():
         assert seen.truncated[ends, lane].tolist() == (lengths == 25).tolist()
         assert (lengths <= 25).all()
         assert seen.terminated[ends[:-1], lane].any()
+
+
+def test_game_after_game_the_same_seed_shows_the_same_and_each_begins_in_its_own_way():
+    """Two emulators play a lane's games in turn, of which the second is made beside the first one's second game."""
+    spec, actions = game(longest=8, idle_start=60, sticky=0.25), np.repeat(wild(56, 1, 6), 2, axis=1)
+    one, other = played(spec, actions, (3, 4)), played(spec, actions, (4, 3))
+    assert np.flatnonzero(one.truncated[:, 0]).tolist() == [7, 15, 23, 31, 39, 47, 55]
+    for name in ("screens", "frames"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name)[:, ::-1], err_msg=name)
+    begun = one.frames[::8]  # idle frames of eight games
+    assert (begun < 60).all()
+    assert all(len(set(lane)) >= 5 for lane in begun.T.tolist())
+    assert (np.diff(one.frames, axis=0)[np.arange(56) % 8 != 7] == 4).all()
+
+
+def test_who_is_bound_to_an_action_goes_on_with_it_at_once_and_sees_the_same():
+    spec = game("road_runner", num_actions=18, life_is_episode=True)
+    actions = np.repeat(wild(40, 8, 18, seed=1)[:, 1:3], 3, axis=0)  # each for three steps
+    held = 2 - np.arange(len(actions)) % 3
+    shown, ends = [], 0
+    for bound in (False, True):
+        crowd = Emulators(spec, [0, 1], TRAINING)
+        crowd.reset()
+        for action, more in zip(actions, held, strict=True):
+            crowd.send(action, np.array([more, 0]) if bound else None)
+            seen = crowd.receive()
+            over = bool(seen.terminated[0])
+            assert crowd._ahead == ([0] if bound and more and not over else [])
+            assert crowd._pairs[0]._under_way == bool(crowd._ahead)
+            shown.append(seen[1:])
+            ends += over
+        crowd.close()
+    assert ends >= 4
+    half = len(shown) // 2
+    for one, other in zip(shown[:half], shown[half:], strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_emulators_can_begin_anew_at_any_time():
+    """Also while a step is under way and the next game is being got ready."""
+    spec, actions = game(longest=8, idle_start=60), wild(20, 1, 6)
+
+    def go_on(crowd: Emulators) -> list[np.ndarray]:
+        return [crowd.reset(), *(crowd.step(action).fresh for action in actions)]
+
+    crowd = Emulators(spec, [3], TRAINING)
+    first = go_on(crowd)
+    for midway in (7, 8, 16, 19):  # before and after ends of games
+        crowd.reset()
+        for action in actions[:midway]:
+            crowd.step(action)
+        crowd.send(actions[midway])
+        np.testing.assert_array_equal(go_on(crowd), first)
+    crowd.close()
+
+
+def test_lanes_that_have_done_their_part_wait():
+    spec = game(sticky_when_judged=0.25)
+    crowd, alone = (Watched(spec, seeds, JUDGING) for seeds in ([0, 1], [1]))
+    for some in (crowd, alone):
+        some.reset()
+    for t, action in enumerate(wild(12, 2, 6)):
+        seen = crowd.step(action, np.array([t < 5, True]))
+        np.testing.assert_array_equal(seen.fresh[1], alone.step(action[1:]).fresh[0])
+        assert seen.fresh[0].any() == (t < 5)
+    assert np.array(crowd.frames)[-1].tolist() == [20, 48]
+    for some in (crowd, alone):
+        some.close()
 
 
 def test_a_lane_is_shown_stacks_that_begin_anew_with_each_episode():

@@ -7,8 +7,8 @@ in them, and so does what was published.
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -19,11 +19,14 @@ from jaxtyping import Array, Int
 
 from tenuto.envs.base import AbstractSpec
 from tenuto.errors import UserError, unknown
-from tenuto.outside.crowd import JUDGING, Forgetful, Seen, Trouble
+from tenuto.outside.crowd import JUDGING, Forgetful, Seen, Trouble, episode_seed
 from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import ObsSize
 
 GAME = 100_000  # steps of a game whose lives are episodes
+SECOND = 1  # folded into the seed of a lane's second emulator
+ACTIONS = [np.asarray([action], np.int32) for action in range(18)]  # as ale-py takes them,
+FULL = np.ones(1, np.float32)  # with the strength of a paddle's turn, which no joystick has
 
 
 def _ale() -> Any:
@@ -146,26 +149,93 @@ def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
         "life_loss_info": False,
         "reward_clipping": False,  # scores are recorded; what is learned from them is the loop's affair
         "max_num_frames_per_episode": (GAME if spec.life_is_episode else spec.longest) * spec.frame_skip,
-        "autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP,
+        "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
     }
 
 
+class Pair:
+    """A lane's emulator, and a second one, which gets the next game ready while the first one plays: a game's start
+    takes as long as a dozen steps, for which all lanes would have to wait. The second is made when a game ends first.
+    """
+
+    def __init__(self, spec: Atari, purpose: int):
+        from ale_py.vector_env import AtariVectorEnv
+
+        self._make = functools.partial(AtariVectorEnv, spec.game, 1, num_threads=1, **emulation(spec, purpose))
+        self._playing, self._spare = self._make(), None
+        self._under_way = False
+        self._next: Callable[[], tuple[Any, Any]] | None = None  # waits for the next game: who plays it, how it begins
+
+    def begin(self, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The first screen of a new game, and what is known of it."""
+        self._settle()
+        self._seed = seed
+        screens, info = self._playing.reset(seed=np.asarray([seed]))
+        return screens[0, 0], info
+
+    def send(self, action: int) -> None:
+        self._playing.ale.send(ACTIONS[action], FULL)
+        self._under_way = True
+
+    def receive(self) -> tuple[np.ndarray, float, bool, bool, dict[str, np.ndarray]]:
+        """What came of the action; after a game's end, the first screen of the next one."""
+        screens, reward, terminated, truncated, info = self._playing.ale.recv()
+        self._under_way = False
+        if terminated[0] or truncated[0]:
+            screens, info = self._next_game()
+        return screens[0, 0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
+
+    def _next_game(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        ended = self._playing
+        ended.ale.send(ACTIONS[0], FULL)  # whatever is sent after the end begins a new game, in the emulator's thread
+
+        def from_ended() -> tuple[Any, Any]:
+            return ended, ended.ale.recv()
+
+        if self._next is None:
+            wait, self._next = from_ended, _helpers().submit(self._second).result
+        else:
+            wait, self._next = self._next, from_ended
+        self._playing, (screens, *_, info) = wait()
+        return screens, info
+
+    def _second(self) -> tuple[Any, Any]:
+        emulator = self._spare or self._make()
+        return emulator, emulator.reset(seed=np.asarray([episode_seed(self._seed, SECOND, 0)]))
+
+    def _settle(self) -> None:
+        """Let what is under way come to its end."""
+        if self._under_way:
+            self._playing.ale.recv()
+            self._under_way = False
+        if self._next is not None:
+            self._spare, self._next = self._next()[0], None
+
+    def close(self) -> None:
+        self._settle()
+        for emulator in (self._playing, self._spare):
+            if emulator is not None:
+                emulator.close()
+
+
+@functools.cache
+def _helpers() -> ThreadPoolExecutor:
+    """Threads that make second emulators."""
+    return ThreadPoolExecutor(2, thread_name_prefix="next-game")
+
+
 class Emulators(Forgetful):
-    """An emulator per lane. A step is sent to all of them and goes on in threads until it is received. After a resume
-    each lane begins a new game."""
+    """Emulators for each lane. A step is sent to all of them and goes on in threads until it is received. After a
+    resume each lane begins a new game."""
 
     def __init__(self, spec: Atari, seeds: Sequence[int], purpose: int):
         _ale()
-        from ale_py.vector_env import AtariVectorEnv
-
         super().__init__(seeds, purpose)
         self._spec = spec
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._env = AtariVectorEnv(
-            spec.game, len(seeds), num_threads=min(len(seeds), cores), **emulation(spec, purpose)
-        )
-        self._lives = np.zeros(len(seeds), int)
-        self._steps = np.zeros(len(seeds), int)  # of the running episode
+        self._pairs = [Pair(spec, purpose) for _ in seeds]
+        self._lives = [0] * len(seeds)
+        self._steps = [0] * len(seeds)  # of the running episode
+        self._ahead: list[int] = []  # lanes whose next step is under way already
 
     @property
     def longest_episode(self) -> int:
@@ -177,30 +247,55 @@ class Emulators(Forgetful):
         return self.reset()
 
     def reset(self) -> np.ndarray:
-        screens, info = _asked(lambda: self._env.reset(seed=np.asarray(self.seeds())))
-        self._lives, self._steps = info["lives"].astype(int), np.zeros(len(screens), int)
-        return screens[:, 0]
+        seeds = self.seeds()
+        with ThreadPoolExecutor(len(seeds)) as pool:
+            begun = _asked(lambda: list(pool.map(lambda pair, seed: pair.begin(seed), self._pairs, seeds)))
+        self._lives, self._steps = [int(info["lives"][0]) for _, info in begun], [0] * len(seeds)
+        self._ahead = []
+        return np.stack([screen for screen, _ in begun])
 
     def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
-        self.send(actions)
+        """Lanes that are not active show zeros."""
+        self.send(actions, active=active)
         return self.receive()
 
-    def send(self, actions: np.ndarray) -> None:
-        _asked(lambda: self._env.send(np.ascontiguousarray(actions, np.int32)))
+    def send(self, actions: np.ndarray, held: np.ndarray | None = None, active: np.ndarray | None = None) -> None:
+        self._actions = actions.tolist()
+        self._held = [0] * len(actions) if held is None else held.tolist()
+        others = range(len(actions)) if active is None else np.flatnonzero(active).tolist()
+        others = [lane for lane in others if lane not in self._ahead]
+        self._sent_to = [*self._ahead, *others]  # in the order in which they will be done
+        _asked(lambda: self._go_on(others))
+
+    def _go_on(self, lanes: Sequence[int]) -> None:
+        for lane in lanes:
+            self._pairs[lane].send(self._actions[lane])
 
     def receive(self) -> Seen:
-        screens, reward, terminated, truncated, info = _asked(self._env.recv)
-        lives, game_over = info["lives"], terminated | truncated
-        if self._spec.life_is_episode:
-            terminated = terminated | ((lives < self._lives) & (lives > 0) & ~game_over)
-        self._lives = lives.astype(int)
-        self._steps += 1
-        truncated = truncated | ((self._steps >= self._spec.longest) & ~terminated)
-        self._steps[terminated | truncated] = 0
-        return Seen(None, reward.astype(np.float32), terminated, truncated, screens[:, 0])
+        return _asked(self._receive)
+
+    def _receive(self) -> Seen:
+        """A lane that is bound to go on with its action does so at once."""
+        num, spec = len(self._pairs), self._spec
+        screens, reward = np.zeros((num, spec.side, spec.side), np.uint8), np.zeros(num, np.float32)
+        terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
+        self._ahead = []
+        for lane in self._sent_to:
+            screens[lane], reward[lane], ended, cut, info = self._pairs[lane].receive()
+            before, lives = self._lives[lane], int(info["lives"][0])
+            ended = ended or (spec.life_is_episode and not cut and 0 < lives < before)
+            self._lives[lane], self._steps[lane] = lives, self._steps[lane] + 1
+            cut = cut or (self._steps[lane] >= spec.longest and not ended)
+            if ended or cut:
+                terminated[lane], truncated[lane], self._steps[lane] = ended, cut, 0
+            elif self._held[lane]:
+                self._go_on([lane])
+                self._ahead.append(lane)
+        return Seen(None, reward, terminated, truncated, screens)
 
     def close(self) -> None:
-        self._env.close()
+        for pair in self._pairs:
+            pair.close()
 
 
 def _asked(call: Callable[[], Any]) -> Any:

@@ -53,8 +53,9 @@ class Crowd(ABC):
     def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
         """One step of every lane, or of the active ones, where the others can wait."""
 
-    def send(self, actions: np.ndarray) -> None:
-        """Begin a step of every lane."""
+    def send(self, actions: np.ndarray, held: np.ndarray | None = None) -> None:
+        """Begin a step of every lane. For as many steps more as `held` says its action will be the same, unless the
+        episode ends: its environment need not wait for the others."""
         self._sent = actions
 
     def receive(self) -> Seen:
