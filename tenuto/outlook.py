@@ -72,7 +72,7 @@ def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
     lanes = sum(len(job.lanes()) for job in jobs)
     of = f" of {limit / 1e9:.0f}" if limit else ""
     times = "" if len(jobs) <= at_a_time else f", {at_a_time} at a time"
-    seconds = sum(_seconds(job, device.platform) for job in jobs)
+    seconds = guess(jobs, at_a_time, device.platform)
     lines = [
         f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} with {lanes} {'lane' if lanes == 1 else 'lanes'}{times}.",
         f"Memory: {memory / 1e9:.1f}{of} GB on the device. Disk, for checkpoints: {2 * disk / 1e9:.1f} GB at most.",
@@ -83,11 +83,12 @@ def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
     return lines
 
 
-def _seconds(job: Job, platform: str) -> float:
-    """A first guess of the time that a job takes by itself."""
+def guess(jobs: Sequence[Job], at_a_time: int, platform: str) -> float:
+    """A first guess of the seconds that jobs take. Lanes share a device, whichever job they belong to."""
     measured = SPEEDS["cpu" if platform == "cpu" else "gpu"]
-    lanes, steps = len(job.lanes()), job.steps or 0
-    return lanes * steps / float(np.interp(lanes, list(measured), list(measured.values())))
+    steps = sum(len(job.lanes()) * (job.steps or 0) for job in jobs)
+    together = sum(sorted((len(job.lanes()) for job in jobs), reverse=True)[:at_a_time])
+    return steps / float(np.interp(together, list(measured), list(measured.values())))
 
 
 def _refusal(jobs: Sequence[Job], at_a_time: int, limit: int) -> str:

@@ -182,6 +182,15 @@ def test_every_reset_of_a_game_begins_another_that_its_seed_repeats() -> None:
     assert len({start.tobytes() for start in starts[:3]}) > 1
 
 
+def test_jobs_at_a_time_are_guessed_to_share_the_device() -> None:
+    """Lanes take as long together whether they are one job's or seven jobs', and longer one after the other."""
+    seven, one = (Job("atari-pong", "ute", seeds=seeds, steps=1000) for seeds in (7, 1))
+    speeds = outlook.SPEEDS["gpu"]
+    assert outlook.guess([seven], 1, "gpu") == pytest.approx(7 * 1000 / speeds[7])
+    assert outlook.guess([one] * 7, 7, "gpu") == pytest.approx(7 * 1000 / speeds[7])
+    assert outlook.guess([one] * 7, 1, "gpu") == pytest.approx(7 * 1000 / speeds[1])
+
+
 def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     job = small_job()
     for asked in ("begin", "send", "receive"):
