@@ -308,6 +308,7 @@ def test_emulators_can_begin_anew_at_any_time():
             crowd.step(action)
         crowd.send(actions[midway])
         np.testing.assert_array_equal(go_on(crowd), first)
+    crowd.send(actions[0])
     crowd.close()
 
 

@@ -162,7 +162,8 @@ class Pair:
         from ale_py.vector_env import AtariVectorEnv
 
         self._make = functools.partial(AtariVectorEnv, spec.game, 1, num_threads=1, **emulation(spec, purpose))
-        self._playing, self._spare = self._make(), None
+        self._playing: Any = self._make()
+        self._spare: Any = None
         self._under_way = False
         self._next: Callable[[], tuple[Any, Any]] | None = None  # waits for the next game: who plays it, how it begins
 
@@ -212,10 +213,8 @@ class Pair:
             self._spare, self._next = self._next()[0], None
 
     def close(self) -> None:
-        self._settle()
-        for emulator in (self._playing, self._spare):
-            if emulator is not None:
-                emulator.close()
+        """Whatever is under way: an emulator ends when nobody holds it."""
+        self._playing = self._spare = self._next = None
 
 
 @functools.cache
