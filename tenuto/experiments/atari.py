@@ -235,7 +235,7 @@ def draw(listed: Sequence[Entry], folder: Path) -> None:
             panels.setdefault(entry.row, {})[entry.column] = measures.judged(entry.source, folder)
     for (table, setting), panels in curves.items():
         name = "fig:atari_learning_curve" if table == RESULTS else table
-        title = f"Atari, evaluations without exploration, setting {setting}"
+        title = f"Atari, evaluations (ε = 0.001), setting {setting}"
         figures.evaluation_returns(panels, _path(folder, name, setting), title=title)
     scores = sorted((cell for cell in cells.read(folder) if cell.table in NORMALISED.values()), key=_order)
     for (table, setting), mine in tables.grouped(scores).items():

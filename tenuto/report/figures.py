@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from tenuto import records
+from tenuto import records, stats
 from tenuto.envs import Lava
 from tenuto.records import Records
 from tenuto.report.cells import Cell
@@ -91,7 +91,7 @@ def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title
             axis.set_ylim(least, most)
     grid[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
     seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
 
 
 def evaluation_returns(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title: str) -> list[Path]:
@@ -113,16 +113,16 @@ def evaluation_returns(panels: Mapping[str, Mapping[str, Judged]], path: Path, *
         [found[name] for name in names], names, loc="outside lower center", ncols=6, fontsize=8, frameon=False
     )
     seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
 
 
 def _over_training(axis: Axes, steps: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
     """A curve with its interval; once all colours are used, they come again dashed."""
     colour, line = COLOURS[number % len(COLOURS)], ("-", "--")[number // len(COLOURS) % 2]
-    mean, half = values.mean(0), interval(values.T)
+    mean, low, high = stats.bands(values, np.mean)
     marker = "." if len(mean) == 1 else None
     axis.plot(steps, mean, color=colour, linestyle=line, label=name, linewidth=1.3, marker=marker)
-    axis.fill_between(steps, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0)
+    axis.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[float]) -> list[Path]:
