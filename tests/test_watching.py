@@ -1,6 +1,6 @@
 """What can be watched of a run: tables, trackers, films and curves, each against what really happened.
 
-Environments and agents are those of `test_api.py` wherever they can be: they share its compiled programs.
+Environments and agents are those of `api_runs.py` wherever they can be: they share compiled programs with others.
 """
 
 import csv
@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import pytest
+from api_runs import PLAN, RANDOM, UTE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 import tenuto
-from tenuto import Agent, Plan, Run, UserError, cli, folders, metrics, policy, runs, showing, stats, trackers
-from tenuto.actions import DoubleQ, Uniform
-from tenuto.bandit import Constant
-from tenuto.extensions import Joint, Uncertain
+from tenuto import Run, UserError, cli, folders, metrics, policy, runs, showing, stats, trackers
 from tenuto.jobs import Given, Job
 from tenuto.outside import Interface
 from tenuto.outside.crowd import SHOWING, episode_seed
@@ -35,9 +33,6 @@ from tenuto.records import Records
 from tenuto.report import curves
 from tenuto.report.curves import Curve
 
-UTE = Agent(DoubleQ(hidden=(4,)), Uncertain(3, heads=3, after=(4,)), Constant(0.5), n_step=True)
-RANDOM = Agent(Uniform(), Joint((3,)))
-PLAN = Plan(batch=8, extension_batch=8, capacity=64)
 JUDGED: dict[str, Any] = {
     "steps": 310,
     "evaluate_every": 100,
