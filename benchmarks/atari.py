@@ -129,7 +129,7 @@ def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | Non
         "env_steps_per_s": round(statistics.median(rates)),
         "slowest": round(min(rates)),
         "fastest": round(max(rates)),
-        "decisions_per_step": round(decisions / (len(tasks) * options.chunks * rounds * program.learn_every), 2),
+        "decisions_per_step": round(decisions * num / (len(tasks) * steps), 2),
         "begin_s": round(compiling, 1),
         "peak_gb_per_lane": round(used.get("peak_bytes_in_use", 0) / len(tasks) / 1e9, 2),
         **({"ms_of_a_step": stages.per_step(steps)} if stages else {}),

@@ -179,17 +179,6 @@ def records_of(run: Run) -> dict[str, np.ndarray]:
     return run.records.arrays()
 
 
-def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert list(found) == list(wanted)
-    for name, array in wanted.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-
-
-def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
 def observations(number: int = 60) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(number, 4)).astype(np.float32)
 

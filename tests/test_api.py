@@ -25,16 +25,15 @@ from api_runs import (
     Linear,
     Shown,
     Wild,
-    assert_same,
     decisions_of,
     observations,
     quick,
     records_of,
     small_run,
-    snapshot,
     vector_of_lines,
 )
 from gymnasium import spaces
+from kept_files import assert_same, snapshot
 
 import tenuto
 from tenuto import Agent, Run, UserError, agents, checkpoint, cli, envs, folders, policy, runs, showing, spelling

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from kept_files import Trap
 
 from tenuto import checkpoint
 from tenuto.errors import UserError
@@ -194,19 +195,6 @@ def test_an_npz_without_our_header_is_refused(tmp_path: Path):
     np.savez(path, **ARRAYS)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"plain\.npz"):
         checkpoint.load(path)
-
-
-class Trap:
-    """Whoever unpickles this is caught."""
-
-    sprung = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return spring, ()
-
-
-def spring() -> None:
-    Trap.sprung = True
 
 
 def test_an_array_of_objects_is_refused_and_not_unpickled(saved: Path):

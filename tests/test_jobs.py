@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
+from kept_files import assert_same, snapshot
 
 from tenuto import checkpoint, folders, records, runs
 from tenuto.compiled import STAGES, Chunk, Program
@@ -55,17 +56,6 @@ def wait_for_lines(process: subprocess.Popen[str], folder: Path, number: int) ->
 
 def record(folder: Path) -> dict[str, np.ndarray]:
     return folders.read_records(folder).arrays()
-
-
-def assert_same_record(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert list(found) == list(wanted)
-    for name, array in wanted.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-
-
-def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 class Story(NamedTuple):
@@ -129,7 +119,7 @@ def test_a_run_killed_and_stopped_and_resumed_has_the_record_of_one_that_ran_thr
     found, wanted = record(story.folder), record(story.reference)
     assert wanted["returns"].shape == (6, 2500)
     assert len(wanted["clock"]) == 25
-    assert_same_record(found, wanted)
+    assert_same(found, wanted)
 
 
 def test_its_metrics_and_summary_are_those_of_one_that_ran_through(story: Story):
@@ -181,7 +171,7 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
     later = []
     runs.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
     assert later == ([0.6, 0.8, 1.0] if save_every_chunk else [0.2, 0.4, 0.6, 0.8, 1.0])
-    assert_same_record(record(run_folder), record(pair))
+    assert_same(record(run_folder), record(pair))
     assert (run_folder / "metrics.jsonl").read_text() == (pair / "metrics.jsonl").read_text()
     assert {p.name for p in run_folder.iterdir()} == RESULTS
 
@@ -192,7 +182,7 @@ def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_fold
         runs.run(PAIR, run_folder, devices=device, report=chunks.append, stop=lambda: len(chunks) == 2)
     assert (run_folder / "checkpoint.npz").exists()
     runs.run(PAIR, run_folder, devices=device)
-    assert_same_record(record(run_folder), record(pair))
+    assert_same(record(run_folder), record(pair))
 
 
 def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch):
@@ -266,7 +256,7 @@ def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
         {name: array[:1] for name, array in checkpoint.leaves_of(program.state()).items()}
         for program in (company, alone)
     )
-    assert_same_record(lone, first)
+    assert_same(lone, first)
 
 
 def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
@@ -417,7 +407,7 @@ def test_records_hold_what_lists_of_rows_would_hold():
     np.testing.assert_array_equal(kept["visits"], sum(chunk.visits for chunk in chunks))
     assert kept["clock"].tolist() == clocks
     assert kept["diverged"].tolist() == lost
-    assert_same_record(Records(**kept.arrays()).arrays(), kept.arrays())
+    assert_same(Records(**kept.arrays()).arrays(), kept.arrays())
 
 
 def test_auc_is_the_mean_return_between_the_worst_and_the_best():

@@ -20,16 +20,15 @@ from api_runs import (
     Linear,
     Shown,
     Wild,
-    assert_same,
     decisions_of,
     observations,
     quick,
     records_of,
     small_run,
-    snapshot,
     trained_run,
 )
 from gymnasium import spaces
+from kept_files import assert_same, snapshot
 
 import tenuto
 from tenuto import Agent, Run, UserError, folders, loop, policy

@@ -19,15 +19,14 @@ from api_runs import (
     RANDOM,
     UTE,
     Line,
-    assert_same,
     decisions_of,
     observations,
     quick,
     records_of,
     small_run,
-    snapshot,
     trained_run,
 )
+from kept_files import Trap, assert_same, snapshot
 
 import tenuto
 from tenuto import Run, UserError, checkpoint, cli, folders, host, runs
@@ -289,19 +288,6 @@ def test_a_flipped_bit_in_a_runs_arrays_is_found_or_changes_nothing(trained: Run
             assert_same(records_of(tenuto.load(folder)), records_of(trained))
             assert_same(checkpoint.leaves_of(folders.read_networks(folder)), networks)
     assert refused > len(places) // 3  # what is left are the archive's dates and the like
-
-
-class Trap:
-    """Whoever unpickles this is caught."""
-
-    sprung = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return spring, ()
-
-
-def spring() -> None:
-    Trap.sprung = True
 
 
 @pytest.mark.parametrize("name", ["networks.npz", "records.npz"])
