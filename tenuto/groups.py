@@ -18,7 +18,7 @@ from tenuto.host import Failed, Program
 from tenuto.loop import Lane, Networks, Task
 from tenuto.outside.crowd import Crowd
 
-GROUPS = ((16, 4), (8, 2), (1, 1))  # lanes from which on there are so many groups of them, on a GPU
+GROUPS = ((16, 2), (1, 1))  # lanes from which on there are so many groups of them, on a GPU
 
 
 def groups_for(lanes: int) -> int:

@@ -3,9 +3,9 @@
 One compiled call a step serves all lanes: it takes in what the environments showed, learns where an update is due, and
 chooses what to do next. Everything else, chunks and records included, is as in `compiled.py`.
 
-With `overlap` the choice comes first and the update after it, while the environments are already at work; option values
-learn after the step at which an update is due, action values after the next one. So what follows an update is chosen by
-networks that are up to one update old. `groups.py` fills the rest of the time: while one group of lanes waits for its
+With `overlap` the choice comes first and the update after it, while the environments are already at work; where
+option values are learned, it comes in three parts, one a step. So what follows an update is chosen by networks that are
+up to one update old. `groups.py` fills the rest of the time: while one group of lanes waits for its
 environments, others use the device.
 """
 
@@ -89,7 +89,7 @@ class Program:
 
     def _live(self, num: int, stop: Callable[[], bool], events: list[Any]) -> None:
         """Up to so many steps, whose events gather in arrays. The lanes are whole again if an environment fails."""
-        body = turns.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk)
+        body = turns.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk, self._overlap)
         failure: Failed | None = None
         try:
             self._send(*body.said())
@@ -97,18 +97,15 @@ class Program:
                 if self.t % turns.AHEAD == 0 and left < num - 1:
                     events.append(body.events())
                     body.draw(self.t)
+                if self._overlap and self._learns(self.t):
+                    body.update(self.t % self.learn_every)
                 shown = self._with_twins(self._checked(self._crowd.receive))
-                past = (self.t + 1) % self.learn_every  # steps since an update was due
-                learning = self.t + 1 - past - self.learn_every >= self.first_update
-                body.turn(shown, learn=learning and past == 0 and not self._overlap)
+                due = (self.t + 1) % self.learn_every == 0
+                body.turn(shown, learn=due and not self._overlap and self._learns(self.t + 1))
                 self.t += 1
-                going_on = left > 0 and not stop()
-                if going_on:
-                    self._send(*body.said())
-                if learning and self._overlap:
-                    body.update(past)
-                if not going_on:
+                if left == 0 or stop():
                     break
+                self._send(*body.said())
         except Failed as problem:
             failure = problem
         # What fails otherwise, in a call that has taken the lanes' memory, leaves no lanes to go on with.
@@ -118,6 +115,10 @@ class Program:
         self._chosen = chosen if self._overlap else None
         if failure is not None:
             raise failure
+
+    def _learns(self, t: int) -> bool:
+        """Whether the round of steps that ended last, at t or before it, ends with an update."""
+        return t - t % self.learn_every - self.learn_every >= self.first_update
 
     def _send(self, actions: np.ndarray, held: np.ndarray) -> None:
         self._checked(lambda: self._crowd.send(self._sane(actions), held[: self.lanes]))

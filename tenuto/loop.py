@@ -53,6 +53,7 @@ class Brain(NamedTuple):
     extension: Nets
     action_optimisers: tuple[Any, ...]  # one per lesson
     extension_optimiser: Any
+    slope: Nets = ()  # of the option values' loss, between two parts of an update
 
 
 class Networks(NamedTuple):
@@ -271,35 +272,54 @@ def learn(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) 
     plan's `learn_every` and `warmup`. `copy` is the brain with large matrices in the precision they are multiplied in,
     where somebody has such a one already: networks are read from it, while what is learned is the lane's own.
     """
-    return learn_what(task, learn_how_long(task, lane, t, copy), t)
+    return learn_what(task, learn_how_long(task, study_how_long(task, lane, t, copy), t), t)
 
 
-def learn_how_long(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
-    """An update's first half: target networks, and option values where there are any."""
+def study_how_long(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
+    """An update's first part: target networks, and the slope of the option values' loss, where there are any."""
     k_extension, _ = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
     lane = lane._replace(brain=lane.brain._replace(target=target))
     if not isinstance(task.agent.extension, AbstractLearnedExtension):
         return lane
     with jax.default_matmul_precision(task.plan.precision):
-        return lane._replace(brain=learn_extension(task, task.agent.extension, lane, t, k_extension, copy))
+        slope = extension_slope(task, task.agent.extension, lane, t, k_extension, copy)
+        return lane._replace(brain=lane.brain._replace(slope=slope))
+
+
+def learn_how_long(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
+    """An update's second part: option values go down that slope."""
+    if not isinstance(task.agent.extension, AbstractLearnedExtension):
+        return lane
+    brain = lane.brain
+    nets, state = descend(task, lane, t, brain.slope, option_values(task, brain), brain.extension_optimiser)
+    eye, extension = nets if shares_eye(task) else (None, nets)
+    action = brain.action if eye is None else dataclasses.replace(brain.action, eye=eye)
+    brain = brain._replace(action=action, extension=extension, extension_optimiser=state, slope=())
+    return lane._replace(brain=brain)
+
+
+def option_values(task: Task, brain: Brain) -> Nets:
+    """The networks that option values are learned by: the extension's, and the convolutions they are read from."""
+    return (brain.action.eye, brain.extension) if shares_eye(task) else brain.extension
 
 
 def learn_what(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
-    """An update's second half: action values."""
+    """An update's third part: action values."""
     _, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     with jax.default_matmul_precision(task.plan.precision):
         return lane._replace(brain=learn_action(task, lane, t, k_action, copy))
 
 
-def learn_extension(
+def extension_slope(
     task: Task,
     extension: AbstractLearnedExtension,
     lane: Lane,
     t: Int[Array, ""],
     key: Array,
     copy: Brain | None = None,
-) -> Brain:
+) -> Nets:
+    """The slope of the option values' loss, on one batch."""
     k_sample, k_loss = jax.random.split(key)
     plan, actions, brain = task.plan, task.env.actions, lane.brain
     read = copy or brain
@@ -325,11 +345,7 @@ def learn_extension(
         each, weight = jax.vmap(one)(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
 
-    own, seen = (((b.action.eye, b.extension) if together else b.extension) for b in (brain, read))
-    nets, state = descend(task, lane, t, loss, own, brain.extension_optimiser, seen)
-    eye, net = nets if together else (None, nets)
-    action = dataclasses.replace(brain.action, eye=eye) if together else brain.action
-    return brain._replace(action=action, extension=net, extension_optimiser=state)
+    return jax.grad(loss)(option_values(task, read))
 
 
 def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array, copy: Brain | None = None) -> Brain:
@@ -370,7 +386,8 @@ def learn_lesson(
         return td.masked_mean(each, weight * usable[:, None])
 
     states = list(brain.action_optimisers)
-    part, states[number] = descend(task, lane, t, loss, part_of(brain.action, lesson), states[number])
+    part = part_of(brain.action, lesson)
+    part, states[number] = descend(task, lane, t, jax.grad(loss)(part), part, states[number])
     return brain._replace(action=with_part(brain.action, lesson, part), action_optimisers=tuple(states))
 
 
@@ -416,11 +433,8 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
-def descend(
-    task: Task, lane: Lane, t: Int[Array, ""], loss: Any, net: Nets, state: Any, copy: Nets | None = None
-) -> tuple[Nets, Any]:
-    """One step of the optimiser, while the lane has episodes to go. The slope is that at the copy, if there is one."""
-    slope = jax.grad(loss)(net if copy is None else copy)
+def descend(task: Task, lane: Lane, t: Int[Array, ""], slope: Nets, net: Nets, state: Any) -> tuple[Nets, Any]:
+    """One step of the optimiser down a slope, while the lane has episodes to go."""
     slope = jax.tree.map(lambda g, own: g.astype(own.dtype), slope, net)
     updates, state = task.plan.optimiser.update(slope, state, net)
     if task.plan.anneal:

@@ -25,6 +25,7 @@ from tenuto.types import Event, Option, TimeStep
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
 AHEAD = 512  # steps whose randomness is drawn at a time
 LARGE = 100_000  # numbers of a matrix that acts in the plan's precision
+PARTS = 3  # of an update that is launched in parts, one a step
 
 
 class Chosen(NamedTuple):
@@ -90,11 +91,11 @@ class Shapes(NamedTuple):
     drawn: Any
     seen: Form
     copied: tuple[tuple[int, ...], ...]  # among what is handed over of the networks, what acts in lower precision
-    in_halves: bool  # whether an update is launched in two
+    in_parts: bool  # whether an update is
 
 
 class Update(NamedTuple):
-    """An update or a half of one, and which parts of a brain it changes and reads."""
+    """An update or a part of one, and what of a brain it changes and reads."""
 
     call: Callable[..., Any]
     changes: tuple[str, ...]
@@ -108,7 +109,7 @@ class Calls(NamedTuple):
 
     turn: Callable[..., Any]  # a step without an update
     turn_and_learn: Callable[..., Any]  # a step, an update, then the choice
-    updates: tuple[Update, ...]  # an update by itself: its parts, to be launched one a step
+    updates: tuple[Update, ...]  # an update by itself, or its parts
     copies: Callable[..., Any]  # of what acts in lower precision
 
 
@@ -174,9 +175,14 @@ def compiled_calls(shapes: Shapes) -> Calls:
         return Update(call, changes, reads)
 
     updates: tuple[Update, ...] = (update(loop.learn, Brain._fields),)
-    if shapes.in_halves:
+    if shapes.in_parts:
         updates = (
-            update(loop.learn_how_long, ("action", "target", "extension", "extension_optimiser")),
+            update(loop.study_how_long, ("target", "slope"), ("action", "extension")),
+            update(
+                lambda task, lane, t, _: loop.learn_how_long(task, lane, t),
+                ("action", "extension", "extension_optimiser"),
+                ("slope",),
+            ),
             update(loop.learn_what, ("action", "action_optimisers"), ("target", "extension")),
         )
     turn_call = compiled_in_place(turn_only, donate_argnums=(0, 1, 2))
@@ -201,10 +207,22 @@ def _moving(lanes: Lane) -> Lane:
 
 
 class Body:
-    """The lanes taken apart, while they live: what is handed to what is compiled, and what came back."""
+    """The lanes taken apart, while they live: what is handed to what is compiled, and what came back.
 
-    def __init__(self, tasks: Task, lanes: Lane, t: int, chosen: Chosen | None, desk: Desk):
+    With `overlap` updates come by themselves, and in parts where they are long: what is launched behind a part of one
+    waits for less."""
+
+    def __init__(self, tasks: Task, lanes: Lane, t: int, chosen: Chosen | None, desk: Desk, overlap: bool):
         self._task, self._whole, self._desk = tasks, lanes, desk
+        plan, learns_lengths = tasks.plan, isinstance(tasks.agent.extension, AbstractLearnedExtension)
+        self._in_parts = overlap and learns_lengths and plan.learn_every >= PARTS
+        if self._in_parts:
+            blank = jax.tree.map(
+                lambda x, lower: jnp.zeros(x.shape, jnp.bfloat16 if lower else x.dtype),
+                loop.option_values(tasks, lanes.brain),
+                loop.option_values(tasks, self._in_lower_precision()),
+            )
+            lanes = lanes._replace(brain=lanes.brain._replace(slope=blank))
         self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % AHEAD))
         if chosen is None:
             chosen = choose(tasks, lanes, np.int32(t), jax.tree.map(lambda x: x[t % AHEAD], self._ahead))
@@ -217,6 +235,8 @@ class Body:
         self._keys = jax.random.key_data(lanes.learn_key)
         self._clock, self._events = jnp.int32(t), jnp.zeros((AHEAD, len(Event._fields), len(lanes.lam)))
         self._calls: Calls | None = None
+        self._part = 0  # of an update, that comes next
+        self._waiting: int | None = None
 
     def turn(self, shown: Seen, learn: bool) -> None:
         """Take in a step and choose for the next one; with an update between the two, if it is to learn."""
@@ -224,6 +244,8 @@ class Body:
             shapes = self._shapes(shown)
             self._calls, self._copied = self._desk.made(compiled_calls, shapes), shapes.copied
             self._make_copies(self._calls)
+            if self._waiting is not None:
+                self.update(self._waiting)
         state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn)
         seen = self._desk.write(shown)
         launch = self._desk.launch
@@ -241,11 +263,15 @@ class Body:
         return both[:, :-1].reshape(self._action), both[:, -1].astype(np.int32)
 
     def update(self, part: int) -> None:
-        """Learn by itself: this part of an update, if it has so many."""
-        assert self._calls is not None  # a turn comes first
-        if part >= len(self._calls.updates):
+        """Learn by itself: this part of an update, if it has so many and those before it have been. Before the first
+        turn, which says what is to be compiled, it is only noted."""
+        if self._calls is None:
+            self._waiting = part
+            return
+        if part != self._part:
             return
         call, changes, reads = self._calls.updates[part]
+        self._part = (part + 1) % len(self._calls.updates)
         parts = [{name: self._brain[name] for name in names} for names in (changes, reads)]
         copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (changes, reads)]
         state = self._state, self._clock
@@ -271,25 +297,32 @@ class Body:
         self._drawn = jax.tree.leaves(draw_ahead(self._task, self._whole.step_key, np.int32(t)))
 
     def whole(self) -> tuple[Lane, Chosen]:
-        """The lanes as they are now, and what they do next."""
+        """The lanes as they are now, and what they do next; an update that was begun is brought to its end."""
+        while self._part:
+            self.update(self._part)
         moving, chosen = self._forms[STATE].together(self._state)
         brain = Brain(**{name: self._forms[name].together(leaves) for name, leaves in self._brain.items()})
+        brain = brain._replace(slope=())
         return moving._replace(brain=brain, step_key=self._whole.step_key, learn_key=self._whole.learn_key), chosen
 
-    def _shapes(self, shown: Seen) -> Shapes:
-        brain, plan = self._whole.brain, self._task.plan
-        copied: list[tuple[int, ...]] = []
+    def _in_lower_precision(self) -> Brain:
+        """Of each leaf of what acts, whether it is multiplied in bfloat16."""
+        brain, lower = self._whole.brain, self._task.plan.dtype == jnp.bfloat16
         answers = set(map(id, last_layers((brain.action, brain.extension))))  # which are in float32
-        for name in ACTING if plan.dtype == jnp.bfloat16 else ():
-            leaves = enumerate(jax.tree.leaves(getattr(brain, name)))
-            large = [i for i, x in leaves if x.size // len(x) >= LARGE and id(x) not in answers]
-            copied.append(tuple(map(self._forms[name].place, large)))
+        return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE and id(x) not in answers, brain)
+
+    def _shapes(self, shown: Seen) -> Shapes:
+        lower = self._in_lower_precision()
+        copied = []
+        for name in ACTING:
+            places = [i for i, is_lower in enumerate(jax.tree.leaves(getattr(lower, name))) if is_lower]
+            copied.append(tuple(map(self._forms[name].place, places)))
         return Shapes(
             forms=tuple(self._forms.items()),
             drawn=jax.tree.structure(self._ahead),
             seen=Form.of(shown),
-            copied=tuple(copied) or ((),) * len(ACTING),
-            in_halves=plan.learn_every > 1 and isinstance(self._task.agent.extension, AbstractLearnedExtension),
+            copied=tuple(copied),
+            in_parts=self._in_parts,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 pytest.importorskip("ale_py")
@@ -52,7 +53,7 @@ def on_host(tree: Any) -> Any:
 
 # --- the loop, lane by lane --------------------------------------------------------------------------------------
 
-HALVES = tuple(map(jax.jit, (loop.learn_how_long, loop.learn_what)))
+PARTS = tuple(map(jax.jit, (loop.study_how_long, loop.learn_how_long, loop.learn_what)))
 
 
 @jax.jit
@@ -108,8 +109,8 @@ def slowly_lived(overlap: bool) -> list[Lane]:
             if t + 1 - past - 4 >= EAGER.plan.learning_starts:
                 if not overlap and past == 0:
                     lane = LEARN(task, lane, clock)
-                elif overlap and past < 2:
-                    lane = HALVES[past](task, lane, clock)
+                elif overlap and past < 3 and t + 1 < STEPS:
+                    lane = PARTS[past](task, lane, clock)
             lanes[i], chosen[i] = lane, before or slow_choice(task, lane, clock)
     crowd.close()
     return lanes
@@ -130,7 +131,7 @@ def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_with_overlap_steps_are_chosen_before_the_halves_of_an_update(overlap: bool, slow: dict[bool, list[Lane]]):
+def test_with_overlap_steps_are_chosen_before_the_parts_of_an_update(overlap: bool, slow: dict[bool, list[Lane]]):
     """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
     program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
     program.begin()
@@ -242,6 +243,17 @@ def test_lanes_in_groups_are_those_of_one_program_bit_for_bit(one_and_two: tuple
     assert_same(two.state, one.state)
     assert_same(two.networks, one.networks)
     assert two.state[0].obs.shape == (6, SIDE, SIDE, 4)
+
+
+@pytest.mark.parametrize("when", ["begun", "stopped", "last"])
+def test_every_update_that_was_begun_is_whole_and_made_once(one_and_two: tuple[Told, Told], when: str):
+    """Parts of it that would come after a stop are not lost, and not made again when the run goes on."""
+    told = one_and_two[0].moments[when]
+    brain, plan = told.state[0].brain, TASKS[0].plan
+    due = [t for t in range(told.t) if t % 4 == 0 and t - 4 >= plan.learning_starts]
+    for optimiser in (brain.extension_optimiser, *brain.action_optimisers):
+        assert optax.tree_utils.tree_get(optimiser, "count").tolist() == [len(due)] * 6
+    assert not jax.tree.leaves(brain.slope)
 
 
 def test_groups_that_are_stopped_end_at_one_clock_within_a_round(one_and_two: tuple[Told, Told]):

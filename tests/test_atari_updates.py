@@ -296,8 +296,8 @@ def test_option_values_with_an_eye_of_their_own_leave_that_of_action_values_alon
     """Where it is one eye, that they move it is in the update by hand."""
     task = tiny("temporl", one_eye=False)
     lane = begun(task)
-    learn = jax.jit(lambda task, lane, t, key: loop.learn_extension(task, task.agent.extension, lane, t, key))
-    after = learn(task, lane, jnp.int32(STORED), jax.random.key(1))
+    learn = jax.jit(lambda task, lane, t: loop.learn_how_long(task, loop.study_how_long(task, lane, t), t))
+    after = learn(task, lane, jnp.int32(STORED)).brain
     assert_same(after.action, lane.brain.action)
     assert_same(after.action_optimisers, lane.brain.action_optimisers)
     assert all((a != b).any() for a, b in both_leaves(lane.brain.extension.eye, after.extension.eye))
