@@ -15,8 +15,8 @@ from tenuto.errors import UserError
 from tenuto.jobs import Job
 
 # Env steps per second of so many lanes together, that a first guess of the time rests on (`benchmarks/atari.py`, UTE in
-# bfloat16; other agents are faster). The progress line says how it really goes.
-SPEEDS = {"gpu": {1: 460, 7: 2027, 28: 5241}, "cpu": {1: 8, 3: 10}}
+# TF32; other agents, and bfloat16, are faster). The progress line says how it really goes.
+SPEEDS = {"gpu": {1: 970, 7: 3701, 28: 6000}, "cpu": {1: 8, 3: 10}}
 WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
 ROOM = 0.92  # of a device's memory that can be filled
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tyro
 
-from tenuto import api, commands
+from tenuto import api, commands, outlook
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -176,6 +176,24 @@ def test_the_atari_numbers_in_the_readme_are_those_of_the_results():
         row = [published, told(cell["mean"], cell["ci95"]), lives]
         shown = [line for line in README.splitlines() if line.startswith(f"| `{agent}`")]
         assert row in [[part.strip() for part in line.strip("|").split("|")][1:] for line in shown]
+
+
+def test_the_speeds_on_atari_are_those_that_were_measured():
+    """In the README, in the documents, and in what a run is guessed to take."""
+    lines = map(json.loads, (ROOT / "results" / "benchmarks" / "atari_h200.jsonl").read_text().splitlines())
+    measured = [line for run in lines if run["agent"] == "ute" for line in run["measured"]]
+    rates = {(line["precision"], line["lanes"]): line for line in measured}
+    page = (ROOT / "docs" / "atari.md").read_text()
+    for lanes in (1, 7, 28):
+        brief, exact = [f"| {lanes} |"], [f"| {lanes} | {rates['bfloat16', lanes]['groups']} |"]
+        for precision in ("bfloat16", "tensorfloat32"):
+            line = rates[precision, lanes]
+            rate, times = line["env_steps_per_s"], line["times_theirs"]
+            brief.append(f"{rate:,} | {times if lanes == 1 else round(times)} times |")
+            exact.append(f"{rate:,} ({line['slowest']:,} to {line['fastest']:,}) | {times} times |")
+        assert " ".join(brief) in README
+        assert " ".join(exact) in page
+        assert outlook.SPEEDS["gpu"][lanes] == rates["tensorfloat32", lanes]["env_steps_per_s"]
 
 
 def test_the_finding_about_episodes_is_told_as_it_was_found():
