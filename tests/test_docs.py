@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import re
 import runpy
 import shlex
@@ -69,6 +70,17 @@ def test_commands_in_the_documents_are_commands(capsys: pytest.CaptureFixture[st
         words = shlex.split(line)[1:]
         if words[0] != "list":
             tyro.cli(commands.Command, args=commands.separated(words), config=(tyro.conf.OmitArgPrefixes,))
+
+
+def test_all_that_the_paper_is_mapped_to_is_there():
+    table = (ROOT / "docs" / "paper.md").read_text().split("\n\n")[1]
+    told = re.findall(r"`((?:\w+\.)+\w+|\w+/\w+\.py)[`(]", table)
+    assert len(told) > 40
+    for name in told:
+        if "/" in name:
+            assert any((folder / name).exists() for folder in (ROOT, ROOT / "tenuto")), name
+        else:
+            pkgutil.resolve_name(f"tenuto.{name}")
 
 
 def test_the_documentation_builds_without_a_warning(tmp_path: Path):
