@@ -19,10 +19,8 @@ from tenuto.schedules import linear
 
 pytest.register_assert_rewrite("api_runs", "atari_lanes", "kept_files")
 
-# Compiling is nearly all of the time: the compiler's cheaper passes halve it, and so does jax 0.10's older way to write
-# kernels, which later versions no longer have.
-CHEAPER = " --xla_cpu_use_fusion_emitters=false" if jax.__version_info__ < (0, 11) else ""
-os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0{CHEAPER}")
+# Compiling is nearly all of the time: the compiler's cheaper passes halve it.
+os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0")
 start_jax()
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("COLUMNS", "160")
