@@ -91,6 +91,12 @@ def from_desk(array: Array, lanes: int, form: Form) -> Any:
     return jax.tree.unflatten(form.structure, leaves)
 
 
+def to_device(tree: Any) -> Any:
+    """The arrays on the device, and bound to it, as all that comes back from it is: else whatever is called first with
+    arrays that are free, and then with what came back, is compiled twice."""
+    return jax.device_put(tree, jax.local_devices()[0])
+
+
 def to_host(x: Array) -> Array:
     """The array in memory of the host, written there by the device."""
     return jax.device_put(x, jax.memory.Space.Host)

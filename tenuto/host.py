@@ -22,7 +22,7 @@ from tenuto import compiled, loop, turns
 from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.devices import on_cpu
 from tenuto.errors import UserError
-from tenuto.handover import Desk
+from tenuto.handover import Desk, to_device
 from tenuto.loop import Lane, Networks, Task
 from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Trouble
 from tenuto.turns import Chosen, Glance
@@ -61,8 +61,8 @@ class Program:
         self._idle = tasks[0].env.actions.example()
         self._padded = np.asarray([*range(self.lanes), *[0] * (least - self.lanes)])  # lanes and twins
         inside = [tasks[i] for i in self._padded]
-        self._tasks = jax.device_put(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *inside))
-        self._keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[self._padded])
+        self._tasks = to_device(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *inside))
+        self._keys = to_device(jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[self._padded]))
         self._open = open_crowd
         self._crowd = open_crowd(self._seeds, TRAINING)
         self._judges: Crowd | None = None
@@ -195,7 +195,7 @@ class Program:
     def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
         """Go on from a checkpoint's state at clock t. What could not be brought back, in words: a lane whose
         environment does not come out where it was begins its episode anew."""
-        self._lanes, self._running = jax.device_put(jax.tree.map(lambda x: x[self._padded], state))
+        self._lanes, self._running = to_device(jax.tree.map(lambda x: x[self._padded], state))
         self.t, self._chosen = t, None
         obs = np.array(turns.shown_last(self._tasks, self._lanes))[: self.lanes]
         returns = np.asarray(self._lanes.episode_return)[: self.lanes]

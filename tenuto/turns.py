@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool
 from tenuto import compiled, loop
 from tenuto.compiled import Chunk, Running
 from tenuto.extensions import AbstractLearnedExtension
-from tenuto.handover import Desk, Form, Leaves, compiled_in_place, from_desk, to_host
+from tenuto.handover import Desk, Form, Leaves, compiled_in_place, from_desk, to_device, to_host
 from tenuto.loop import Brain, Draws, Lane, Networks, Task
 from tenuto.nets import last_layers
 from tenuto.outside.crowd import Seen
@@ -222,7 +222,7 @@ class Body:
                 loop.option_values(tasks, lanes.brain),
                 loop.option_values(tasks, self._in_lower_precision()),
             )
-            lanes = lanes._replace(brain=lanes.brain._replace(slope=blank))
+            lanes = lanes._replace(brain=lanes.brain._replace(slope=to_device(blank)))
         self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % AHEAD))
         if chosen is None:
             chosen = choose(tasks, lanes, np.int32(t), jax.tree.map(lambda x: x[t % AHEAD], self._ahead))
@@ -233,7 +233,8 @@ class Body:
         self._tasks, self._state = leaves.pop(TASKS), leaves.pop(STATE)
         self._brain, self._drawn = leaves, jax.tree.leaves(self._ahead)
         self._keys = jax.random.key_data(lanes.learn_key)
-        self._clock, self._events = jnp.int32(t), jnp.zeros((AHEAD, len(Event._fields), len(lanes.lam)))
+        self._clock = to_device(np.int32(t))
+        self._events = to_device(np.zeros((AHEAD, len(Event._fields), len(lanes.lam)), np.float32))
         self._calls: Calls | None = None
         self._part = 0  # of an update, that comes next
         self._waiting: int | None = None

@@ -1,6 +1,8 @@
 """What the host trainer hands to the device at every step, and that it stays where it lies."""
 
 import dataclasses
+import re
+from collections import Counter
 from typing import Any
 
 import jax
@@ -66,9 +68,10 @@ def test_the_device_finds_on_the_desk_what_was_seen(first: dict[str, np.ndarray]
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
-    overlap: bool, monkeypatch: pytest.MonkeyPatch
+    overlap: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """Else a GPU's graphs of kernels would be mended at every call. Copies in lower precision stay, too."""
+    """Else a GPU's graphs of kernels would be mended at every call. Copies in lower precision stay, too. And all is
+    compiled once: when a run begins, in the midst of it, at a chunk's begin and after a restore it is called alike."""
     monkeypatch.setattr(turns, "LARGE", 64)
     monkeypatch.setattr(handover, "SMALL", 32)
     job = Job("CartPole-v1", "ute", seeds=2, steps=64)
@@ -86,14 +89,20 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
             for i, leaf in enumerate(leaves):
                 places.setdefault((name, i), set()).add(leaf.unsafe_buffer_pointer())
 
-    program.begin()
-    program.advance(2)
-    monkeypatch.setattr(turns.Body, "turn", watched)
-    program.advance(6)
+    with jax.log_compiles():
+        program.begin()
+        program.advance(2)
+        monkeypatch.setattr(turns.Body, "turn", watched)
+        program.advance(6)
+        monkeypatch.setattr(turns.Body, "turn", turn)
+        program.restore(jax.device_get(program.state()), program.t, program.journal())
+        program.advance(2)
     program.close()
     assert len(places) > 10
     assert any(name[0].startswith("copy") for name in places) == overlap
     assert {name for name, found in places.items() if len(found) > 1} == set()
+    compiled = Counter(re.findall(r"Compiling (?:jit\()?(turn_only|step|call)\b", caplog.text))
+    assert compiled == ({"turn_only": 1, "call": 3} if overlap else {"turn_only": 1, "step": 1})
 
 
 def small_plan(plan: Any) -> Any:
