@@ -18,19 +18,10 @@ from tenuto.settings import atari
 SIDE, J, HEADS, HIDDEN = 36, 4, 3, (16,)  # the least side that the convolutions of the paper fit on
 
 
-def assert_same(a: Any, b: Any) -> None:
-    """Bit for bit."""
-    jax.tree.map(np.testing.assert_array_equal, a, b)
-
-
 def numbers_of(lanes: Lane) -> Lane:
     """Lanes with keys as numbers."""
     keys = {name: jax.random.key_data(getattr(lanes, name)) for name in ("step_key", "learn_key")}
     return jax.tree.map(np.asarray, lanes._replace(**keys))
-
-
-def both_leaves(a: Any, b: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    return [(np.asarray(x), np.asarray(y)) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]
 
 
 class Watched(Emulators):

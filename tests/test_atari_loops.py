@@ -21,13 +21,12 @@ from atari_lanes import (
     Tape,
     Watched,
     action_values,
-    assert_same,
-    both_leaves,
     brain_by_name,
     numbers_of,
     q_values,
     tiny,
 )
+from trees import assert_same, both_leaves
 
 from tenuto import groups, handover, host, loop, turns
 from tenuto.actions import Uniform

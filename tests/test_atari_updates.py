@@ -26,8 +26,6 @@ from atari_lanes import (
     Numbers,
     Tape,
     action_values,
-    assert_same,
-    both_leaves,
     brain_by_name,
     by_name,
     numbers_of,
@@ -35,6 +33,7 @@ from atari_lanes import (
     see,
     tiny,
 )
+from trees import assert_same, both_leaves
 
 from tenuto import loop
 from tenuto.loop import Lane, Networks, Task

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from conftest import tiny_task
+from trees import assert_same
 
 from tenuto import compiled
 from tenuto.compiled import Program
@@ -42,11 +43,6 @@ def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
 
 def lane(results, i):
     return jax.tree.map(lambda x: x[i], results)
-
-
-def assert_same(a, b):
-    """Bit for bit, NaN where NaN."""
-    jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 def differ(a, b):
