@@ -17,7 +17,7 @@ from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
 
-pytest.register_assert_rewrite("api_runs", "atari_lanes", "kept_files", "trees", "walks")
+pytest.register_assert_rewrite("api_runs", "atari_lanes", "kept_files", "stories", "trees", "walks")
 
 # Compiling is nearly all of the time: the compiler's cheaper passes halve it.
 os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0")

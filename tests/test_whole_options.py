@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Array
 from scipy import stats
-from test_actor_critics import (
+from stories import (
     BOX,
     HALF,
     HIGH,
@@ -262,7 +262,7 @@ def test_no_ticket_gives_a_length_below_one_or_beyond_the_longest() -> None:
             assert 1 <= min(lengths) <= max(lengths) <= J
 
 
-# The story of test_actor_critics, whose options were to last three steps.
+# The story told in stories.py, whose options were to last three steps.
 SHORT = Figar(3)
 LEARNER = told(DDPG((4,), noise=0.5), SHORT, epsilon=fixed(0.0), **ONE_AT_A_TIME)
 
