@@ -3,10 +3,10 @@
 One compiled call a step serves all lanes: it takes in what the environments showed, learns where an update is due, and
 chooses what to do next. Everything else, chunks and records included, is as in `compiled.py`.
 
-With `overlap` the choice comes first and the update after it, while the environments are already at work; where
-option values are learned, it comes in three parts, one a step. So what follows an update is chosen by networks that are
-up to one update old. `groups.py` fills the rest of the time: while one group of lanes waits for its
-environments, others use the device.
+With `overlap` the choice comes first and the update after it, while the environments are already at work; where option
+values are learned, and there are steps enough between updates, it comes in three parts, one a step. So what follows an
+update is chosen by networks that are up to one update old. `groups.py` fills the rest of the time: while one group of
+lanes waits for its environments, others use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -68,13 +68,14 @@ class Program:
         self._judges: Crowd | None = None
         self._chosen: Chosen | None = None  # for the next step, where it has been chosen
         self._desk, self._judging_desk = Desk(), Desk()
+        self._updated: int | None = None  # where an environment failed, if all that is learned there was
         self.t = 0
 
     def begin(self) -> None:
         """Every lane before its first step."""
         self._lanes, self._running = compiled.start(self._tasks, self._keys)
         self._lanes = turns.first_look(self._tasks, self._lanes, self._with_twins(self._checked(self._crowd.reset)))
-        self.t, self._chosen = 0, None
+        self.t, self._chosen, self._updated = 0, None, None
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
@@ -97,17 +98,19 @@ class Program:
                 if self.t % turns.AHEAD == 0 and left < num - 1:
                     events.append(body.events())
                     body.draw(self.t)
-                if self._overlap and self._learns(self.t):
+                if self._overlap and self._learns(self.t) and self.t != self._updated:
                     body.update(self.t % self.learn_every)
                 shown = self._with_twins(self._checked(self._crowd.receive))
                 due = (self.t + 1) % self.learn_every == 0
                 body.turn(shown, learn=due and not self._overlap and self._learns(self.t + 1))
                 self.t += 1
-                if left == 0 or stop():
+                if left == 0 or (not body.within_an_update and stop()):
                     break
                 self._send(*body.said())
         except Failed as problem:
             failure = problem
+            if body.just_learned:
+                self._updated = self.t
         # What fails otherwise, in a call that has taken the lanes' memory, leaves no lanes to go on with.
         events.append(body.events())
         self._lanes, chosen = body.whole()
@@ -180,7 +183,7 @@ class Program:
 
     def journal(self) -> dict[str, np.ndarray]:
         """What else a checkpoint needs: how to bring the environments back to where they are."""
-        return self._crowd.journal()
+        return self._crowd.journal() | ({} if self._updated is None else {"updated": np.asarray(self._updated)})
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
@@ -197,6 +200,7 @@ class Program:
         environment does not come out where it was begins its episode anew."""
         self._lanes, self._running = to_device(jax.tree.map(lambda x: x[self._padded], state))
         self.t, self._chosen = t, None
+        self._updated = int(journal["updated"]) if "updated" in journal else None
         obs = np.array(turns.shown_last(self._tasks, self._lanes))[: self.lanes]
         returns = np.asarray(self._lanes.episode_return)[: self.lanes]
         same = self._checked(lambda: self._crowd.restore(journal, obs, returns))

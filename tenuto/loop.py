@@ -293,10 +293,10 @@ def learn_how_long(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
         return lane
     brain = lane.brain
     nets, state = descend(task, lane, t, brain.slope, option_values(task, brain), brain.extension_optimiser)
-    eye, extension = nets if shares_eye(task) else (None, nets)
-    action = brain.action if eye is None else dataclasses.replace(brain.action, eye=eye)
-    brain = brain._replace(action=action, extension=extension, extension_optimiser=state, slope=())
-    return lane._replace(brain=brain)
+    if shares_eye(task):
+        eye, nets = nets
+        brain = brain._replace(action=dataclasses.replace(brain.action, eye=eye))
+    return lane._replace(brain=brain._replace(extension=nets, extension_optimiser=state, slope=()))
 
 
 def option_values(task: Task, brain: Brain) -> Nets:

@@ -15,7 +15,7 @@ from tenuto.errors import UserError
 from tenuto.jobs import Job
 
 # Env steps per second of so many lanes together, that a first guess of the time rests on (`benchmarks/atari.py`, UTE in
-# TF32; other agents, and bfloat16, are faster). The progress line says how it really goes.
+# TF32, of which bfloat16 is faster and other agents not slower by much). The progress line says how it really goes.
 SPEEDS = {"gpu": {1: 970, 7: 3701, 28: 6000}, "cpu": {1: 8, 3: 10}}
 WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
 ROOM = 0.92  # of a device's memory that can be filled

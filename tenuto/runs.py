@@ -216,7 +216,7 @@ def _share(job: Job, kept: Records, t: int) -> float:
 
 
 def _done(job: Job, kept: Records, program: Program) -> bool:
-    """Whether all is done: the steps or episodes, the last round's update, and the last evaluation."""
+    """Whether all is done: the steps or episodes, to the end of a round, and the last evaluation."""
     whole = program.t % program.learn_every == 0
     return _share(job, kept, program.t) >= 1 and whole and not _owes_evaluation(job, kept, program)
 

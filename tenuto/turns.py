@@ -91,7 +91,7 @@ class Shapes(NamedTuple):
     drawn: Any
     seen: Form
     copied: tuple[tuple[int, ...], ...]  # among what is handed over of the networks, what acts in lower precision
-    in_parts: bool  # whether an update is
+    in_parts: bool  # whether updates are launched in parts
 
 
 class Update(NamedTuple):
@@ -206,6 +206,13 @@ def _moving(lanes: Lane) -> Lane:
     return lanes._replace(step_key=(), learn_key=(), brain=())  # type: ignore[arg-type]
 
 
+def in_lower_precision(tasks: Task, brain: Brain) -> Brain:
+    """Of each leaf, whether it is a matrix that is multiplied in bfloat16."""
+    lower, answers = tasks.plan.dtype == jnp.bfloat16, last_layers((brain.action, brain.extension))
+    in_float32 = set(map(id, answers))
+    return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE and id(x) not in in_float32, brain)
+
+
 class Body:
     """The lanes taken apart, while they live: what is handed to what is compiled, and what came back.
 
@@ -214,13 +221,14 @@ class Body:
 
     def __init__(self, tasks: Task, lanes: Lane, t: int, chosen: Chosen | None, desk: Desk, overlap: bool):
         self._task, self._whole, self._desk = tasks, lanes, desk
-        plan, learns_lengths = tasks.plan, isinstance(tasks.agent.extension, AbstractLearnedExtension)
-        self._in_parts = overlap and learns_lengths and plan.learn_every >= PARTS
+        self._lower = in_lower_precision(tasks, lanes.brain)
+        learns_lengths = isinstance(tasks.agent.extension, AbstractLearnedExtension)
+        self._in_parts = overlap and learns_lengths and tasks.plan.learn_every >= PARTS
         if self._in_parts:
             blank = jax.tree.map(
                 lambda x, lower: jnp.zeros(x.shape, jnp.bfloat16 if lower else x.dtype),
                 loop.option_values(tasks, lanes.brain),
-                loop.option_values(tasks, self._in_lower_precision()),
+                loop.option_values(tasks, self._lower),
             )
             lanes = lanes._replace(brain=lanes.brain._replace(slope=to_device(blank)))
         self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % AHEAD))
@@ -237,7 +245,8 @@ class Body:
         self._events = to_device(np.zeros((AHEAD, len(Event._fields), len(lanes.lam)), np.float32))
         self._calls: Calls | None = None
         self._part = 0  # of an update, that comes next
-        self._waiting: int | None = None
+        self._waiting = False  # whether the first is due, and waits for what is to be compiled
+        self.just_learned = False  # whether an update or a part of one was made since the last turn
 
     def turn(self, shown: Seen, learn: bool) -> None:
         """Take in a step and choose for the next one; with an update between the two, if it is to learn."""
@@ -245,8 +254,8 @@ class Body:
             shapes = self._shapes(shown)
             self._calls, self._copied = self._desk.made(compiled_calls, shapes), shapes.copied
             self._make_copies(self._calls)
-            if self._waiting is not None:
-                self.update(self._waiting)
+            if self._waiting:
+                self.update(0)
         state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn)
         seen = self._desk.write(shown)
         launch = self._desk.launch
@@ -257,6 +266,12 @@ class Body:
             *state, self._brain, self._said = launch(call, *state, self._brain, self._keys, *given, seen)
             self._make_copies(self._calls)
         self._state, self._clock, self._events = state
+        self.just_learned = False
+
+    @property
+    def within_an_update(self) -> bool:
+        """Whether parts of an update are still to come."""
+        return self._part > 0
 
     def said(self) -> tuple[np.ndarray, np.ndarray]:
         """What each lane does next, and for how many steps more it is bound to, while its episode goes on."""
@@ -267,12 +282,12 @@ class Body:
         """Learn by itself: this part of an update, if it has so many and those before it have been. Before the first
         turn, which says what is to be compiled, it is only noted."""
         if self._calls is None:
-            self._waiting = part
+            self._waiting = part == 0
             return
         if part != self._part:
             return
         call, changes, reads = self._calls.updates[part]
-        self._part = (part + 1) % len(self._calls.updates)
+        self._part, self.just_learned = (part + 1) % len(self._calls.updates), True
         parts = [{name: self._brain[name] for name in names} for names in (changes, reads)]
         copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (changes, reads)]
         state = self._state, self._clock
@@ -299,24 +314,17 @@ class Body:
 
     def whole(self) -> tuple[Lane, Chosen]:
         """The lanes as they are now, and what they do next; an update that was begun is brought to its end."""
-        while self._part:
+        while self.within_an_update:
             self.update(self._part)
         moving, chosen = self._forms[STATE].together(self._state)
-        brain = Brain(**{name: self._forms[name].together(leaves) for name, leaves in self._brain.items()})
-        brain = brain._replace(slope=())
+        whole = {name: self._forms[name].together(leaves) for name, leaves in self._brain.items() if name != "slope"}
+        brain = Brain(**whole)
         return moving._replace(brain=brain, step_key=self._whole.step_key, learn_key=self._whole.learn_key), chosen
 
-    def _in_lower_precision(self) -> Brain:
-        """Of each leaf of what acts, whether it is multiplied in bfloat16."""
-        brain, lower = self._whole.brain, self._task.plan.dtype == jnp.bfloat16
-        answers = set(map(id, last_layers((brain.action, brain.extension))))  # which are in float32
-        return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE and id(x) not in answers, brain)
-
     def _shapes(self, shown: Seen) -> Shapes:
-        lower = self._in_lower_precision()
         copied = []
         for name in ACTING:
-            places = [i for i, is_lower in enumerate(jax.tree.leaves(getattr(lower, name))) if is_lower]
+            places = [i for i, is_lower in enumerate(jax.tree.leaves(getattr(self._lower, name))) if is_lower]
             copied.append(tuple(map(self._forms[name].place, places)))
         return Shapes(
             forms=tuple(self._forms.items()),

@@ -88,7 +88,7 @@ EAGER = tiny("ute", learning_rate=1e-2)
 
 def slowly_lived(overlap: bool) -> list[Lane]:
     """Lanes one by one, with their emulators. What is done at step t is chosen after the update at t; with `overlap`,
-    before it: only that step is chosen by the networks as they were."""
+    before it, and the next steps before the parts that follow."""
     task = jax.tree.map(jnp.asarray, EAGER)
     crowd = Emulators(SPEC, SEEDS, TRAINING)
     lanes, chosen = [], []

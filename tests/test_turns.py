@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from tenuto import handover, host, turns
 from tenuto.jobs import Job
-from tenuto.outside.crowd import Seen
+from tenuto.outside.crowd import Seen, Trouble
 
 LANES = 3
 few = settings(max_examples=25, deadline=None)  # each compiles
@@ -72,11 +73,7 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
 ):
     """Else a GPU's graphs of kernels would be mended at every call. Copies in lower precision stay, too. And all is
     compiled once: when a run begins, in the midst of it, at a chunk's begin and after a restore it is called alike."""
-    monkeypatch.setattr(turns, "LARGE", 64)
-    monkeypatch.setattr(handover, "SMALL", 32)
-    job = Job("CartPole-v1", "ute", seeds=2, steps=64)
-    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
-    program = host.Program(tasks, [0, 1], job.open_crowd, overlap)
+    program = opened(overlap, monkeypatch)
     places: dict[Any, set[int]] = {}
     turn = turns.Body.turn
 
@@ -105,6 +102,66 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     assert compiled == ({"turn_only": 1, "call": 3} if overlap else {"turn_only": 1, "step": 1})
 
 
+def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.Program:
+    """A small program, some of whose arrays count as large."""
+    patch.setattr(turns, "LARGE", 64)
+    patch.setattr(handover, "SMALL", 32)
+    job = Job("CartPole-v1", "ute", seeds=2, steps=64)
+    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
+    return host.Program(tasks, [0, 1], job.open_crowd, overlap)
+
+
 def small_plan(plan: Any) -> Any:
     changed = {"learn_every": 4, "learning_starts": 0, "warmup": 0, "capacity": 256, "precision": "bfloat16"}
     return dataclasses.replace(plan, batch=4, extension_batch=4, **changed)
+
+
+def updates_of(program: host.Program) -> list[list[int]]:
+    brain = program.state()[0].brain
+    optimisers = (brain.extension_optimiser, *brain.action_optimisers)
+    return [optax.tree_utils.tree_get(state, "count").tolist() for state in optimisers]
+
+
+@pytest.mark.parametrize("step", range(12, 17))
+def test_an_update_is_made_once_though_an_environment_fails_after_it_was_begun(
+    step: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Twice in a row, the second time at once; and in a program that was restored, too."""
+    program = opened(True, monkeypatch)
+    receive = program._crowd.receive
+
+    def failing() -> Seen:
+        if program.t == step:
+            raise Trouble(0, "no more poles")
+        return receive()
+
+    program.begin()
+    program.advance(2)
+    monkeypatch.setattr(program._crowd, "receive", failing)
+    for _ in range(2):
+        with pytest.raises(host.Failed, match=f"step {step}: no more poles"):
+            program.advance(6)
+        program.restore(jax.device_get(program.state()), program.t, program.journal())
+    assert program.t == step
+    monkeypatch.setattr(program._crowd, "receive", receive)
+    program.advance(9 - step // 4)
+    program.close()
+    due = [t for t in range(program.t) if t % 4 == 0 and t >= 4]
+    assert program.t == 36
+    assert updates_of(program) == [[len(due)] * 2] * 2
+
+
+def test_a_run_may_be_stopped_at_any_time_and_is_the_same(monkeypatch: pytest.MonkeyPatch):
+    """It goes on to the end of an update that was begun, so that all its parts come when they would have come."""
+    learned = []
+    for asked in (20, 9, 10, 11, 12):
+        program = opened(True, monkeypatch)
+        program.begin()
+        program.advance(6, lambda program=program, asked=asked: program.t >= asked)
+        assert asked <= program.t < asked + 3
+        program.advance(6 - program.t // 4)
+        assert program.t == 24
+        learned.append(jax.device_get(program.networks()))
+        program.close()
+    for other in learned[1:]:
+        same(other, learned[0])
