@@ -18,7 +18,7 @@ from tenuto.host import Failed, Program
 from tenuto.loop import Lane, Networks, Task
 from tenuto.outside.crowd import Crowd
 
-# Lanes from which on there are so many groups of them, on a GPU. One is best with 7, two with 28; with 14 both are alike.
+# Lanes from which on there are so many groups of them, on a GPU: one is best with 7, two with 28, and 14 do not mind.
 GROUPS = ((16, 2), (1, 1))
 
 
