@@ -23,9 +23,10 @@ from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
 from tenuto.devices import on_cpu
 from tenuto.errors import UserError
 from tenuto.handover import Desk, to_device
+from tenuto.judging import Glance, Judge
 from tenuto.loop import Lane, Networks, Task
 from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Trouble
-from tenuto.turns import Chosen, Glance
+from tenuto.turns import Chosen
 
 
 class Failed(UserError):  # noqa: N818 (the user reads its message, not its name)
@@ -147,7 +148,7 @@ class Program:
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), self.t))(self._keys)
         lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
         returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        judge = turns.Judge(self._tasks, networks, self._lanes.obs, keys, self._judging_desk)
+        judge = Judge(self._tasks, networks, self._lanes.obs, keys, self._judging_desk)
         shown, over = self._checked(lambda: crowd.reset_at(self.t)), np.ones(self.lanes, bool)
         episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
         action = np.stack([np.asarray(self._idle)] * self.lanes)
