@@ -1,6 +1,5 @@
 """Updates of DDPG, TD3 and SAC against slow NumPy twins: what they learn towards, and who moves whom."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -42,6 +41,7 @@ from stories import (
     told,
     wide,
 )
+from trees import slopes
 
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, TD3
@@ -146,21 +146,6 @@ def test_an_extension_policy_learns_every_span_towards_the_value_after_it(
 
 
 # --- whole updates ---------------------------------------------------------------------------------------------
-
-
-def slopes(function: Callable[[Any], float], tree: Any) -> Any:
-    """The gradient by central differences, weight by weight."""
-    leaves, structure = jax.tree.flatten(jax.tree.map(np.array, tree))
-    gradient = [np.zeros_like(leaf) for leaf in leaves]
-    for leaf, slope in zip(leaves, gradient, strict=True):
-        for place in np.ndindex(leaf.shape):
-            middle, ends = leaf[place], []
-            for shift in (1e-6, -1e-6):
-                leaf[place] = middle + shift
-                ends.append(function(jax.tree.unflatten(structure, leaves)))
-            leaf[place] = middle
-            slope[place] = (ends[0] - ends[1]) / 2e-6
-    return jax.tree.unflatten(structure, gradient)
 
 
 def close(found: Any, want: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import stats
+from trees import slopes
 
 from tenuto import td
 from tenuto.actions import BootstrappedQ, DoubleQ
@@ -162,17 +163,7 @@ def square(difference: float) -> float:
 
 def numeric_gradient(function: Callable[[Any], float], tree: Any) -> np.ndarray:
     """Central differences in float64, weight by weight."""
-    leaves, structure = jax.tree.flatten(wide(tree))
-    slopes = []
-    for leaf in leaves:
-        for place in np.ndindex(leaf.shape):
-            middle, ends = leaf[place], []
-            for shift in (1e-6, -1e-6):
-                leaf[place] = middle + shift
-                ends.append(function(jax.tree.unflatten(structure, leaves)))
-            leaf[place] = middle
-            slopes.append((ends[0] - ends[1]) / 2e-6)
-    return np.array(slopes)
+    return np.concatenate([slope.ravel() for slope in jax.tree.leaves(slopes(function, wide(tree)))])
 
 
 def spans(terminated: bool) -> list[Span]:
