@@ -24,11 +24,12 @@ import jax
 import numpy as np
 import tyro
 
-from tenuto import compiled, groups, loop, turns
-from tenuto.devices import start_jax
-from tenuto.jobs import Job
+from tenuto import loop
+from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
-from tenuto.outside import Atari, Emulators
+from tenuto.runs.jobs import Job
+from tenuto.trainers import compiled, host_step, interleave
+from tenuto.trainers.devices import start_jax
 
 THEIRS = {"ute": 113, "ute-adaptive": 113, "ddqn": 209, "temporl": 306}  # the authors' code on an H200, env steps/s
 LEARNING_STARTS = 400
@@ -79,9 +80,9 @@ class Stages:
         for place, function, name in (
             (Emulators, "receive", "waiting for emulators"),
             (Emulators, "send", "sending actions"),
-            (turns.Body, "said", "waiting for a choice"),
-            (turns.Body, "turn", "launching a step"),
-            (turns.Body, "update", "launching an update"),
+            (host_step.Body, "said", "waiting for a choice"),
+            (host_step.Body, "turn", "launching a step"),
+            (host_step.Body, "update", "launching an update"),
         ):
             setattr(place, function, self.timed(getattr(place, function), name))
 
@@ -100,7 +101,7 @@ class Stages:
 
 def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | None) -> dict[str, Any]:
     """The whole of training."""
-    program = groups.in_groups(
+    program = interleave.in_groups(
         num,
         tasks,
         list(range(len(tasks))),
@@ -170,7 +171,9 @@ def learning(tasks: list[Task], updates: int) -> dict[str, float]:
         donate_argnums=0,
     )
     draw = jax.vmap(loop.draw, (0, 0, None))
-    choose = jax.jit(lambda lanes, t: turns.choose(stacked, lanes, t, draw(stacked, lanes.step_key, t)).option.action)
+    choose = jax.jit(
+        lambda lanes, t: host_step.choose(stacked, lanes, t, draw(stacked, lanes.step_key, t)).option.action
+    )
     brain = jax.tree.map(lambda x: x.copy(), lanes.brain)
     every, begun = tasks[0].plan.learn_every, len(spans[0]) - 1
     times: dict[str, float] = {}
@@ -198,7 +201,7 @@ def main(options: Options) -> None:
     for lanes in options.lanes:
         for precision in options.precision:
             tasks = tasks_of(options, lanes, precision)
-            for num in options.groups or [groups.groups_for(lanes)]:
+            for num in options.groups or [interleave.groups_for(lanes)]:
                 line: dict[str, Any] = {"lanes": lanes, "groups": num, "precision": precision}
                 line |= pipeline(tasks, num, options, stages)
                 if options.agent in THEIRS:

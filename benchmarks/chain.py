@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import tyro
 from timing import measure
 
-from tenuto.jobs import Job
+from tenuto.runs.jobs import Job
 
 
 @dataclass

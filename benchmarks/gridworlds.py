@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import tyro
 from timing import measure
 
-from tenuto.jobs import Job
+from tenuto.runs.jobs import Job
 
 AUTHORS = {"ute": (131, 144), "ddqn": (795, 795), "temporl": (382, 394)}  # env steps per CPU second, least and most
 

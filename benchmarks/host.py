@@ -20,8 +20,8 @@ from timing import measure
 
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
-from tenuto.jobs import Given, Job
 from tenuto.plan import Periodic, Plan
+from tenuto.runs.jobs import Given, Job
 from tenuto.schedules import linear
 
 HIDDEN, BATCH, EVERY, CAPACITY, TARGET, START = (64, 64), 32, 4, 50_000, 500, 1000

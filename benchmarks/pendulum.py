@@ -18,7 +18,7 @@ from timing import measure
 
 from tenuto.agents import named
 from tenuto.extensions import Joint
-from tenuto.jobs import Job
+from tenuto.runs.jobs import Job
 
 AUTHORS = {"ute-ddpg": 32, "temporl-ddpg": 56}  # env steps per CPU second, J = 4
 

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto.devices import start_jax
-from tenuto.jobs import Job
-from tenuto.runs import open_program, rounds_per_chunk
+from tenuto.runs.jobs import Job
+from tenuto.runs.runner import open_program, rounds_per_chunk
+from tenuto.trainers.devices import start_jax
 
 
 def measure(

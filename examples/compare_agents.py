@@ -10,7 +10,7 @@ import tyro
 
 import tenuto
 from tenuto.report import curves
-from tenuto.stats import estimate
+from tenuto.report.stats import estimate
 
 
 def main(

@@ -11,7 +11,7 @@ import tyro
 
 import tenuto
 from tenuto.report import curves
-from tenuto.stats import estimate
+from tenuto.report.stats import estimate
 
 SOLVED = -110.0  # Gymnasium's mark for this environment
 

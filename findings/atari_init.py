@@ -17,11 +17,11 @@ from pathlib import Path
 
 import tyro
 
-from tenuto import runs
-from tenuto.devices import start_jax
 from tenuto.extensions import Uncertain
-from tenuto.jobs import Job
+from tenuto.runs import runner
+from tenuto.runs.jobs import Job
 from tenuto.settings import atari
+from tenuto.trainers.devices import start_jax
 
 
 @dataclass
@@ -53,7 +53,7 @@ def change_released(init: str, scaled: bool) -> None:
         atari.GAMES["released"] = atari.GAMES["released"] | {"scale": 1 / 255}
 
 
-def say(progress: runs.Progress) -> None:
+def say(progress: runner.Progress) -> None:
     done, returns = f"{progress.share:.1%}", f"return {progress.recent_return:.0f}"
     print(f"{done}  evaluation {progress.evaluation:.0f}  {returns}  length {progress.mean_length:.2f}", flush=True)
 
@@ -72,5 +72,5 @@ if __name__ == "__main__":
         steps=options.steps,
         precision=options.precision,
     )
-    with contextlib.suppress(runs.Interrupted):
-        runs.run(job, options.out, report=say, stop=stop.is_set)
+    with contextlib.suppress(runner.Interrupted):
+        runner.run(job, options.out, report=say, stop=stop.is_set)

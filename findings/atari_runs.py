@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from tenuto import stats
+from tenuto.report import stats
 
 MEASURES = {"evaluation": "mean return of evaluations", "recent_return": "mean return of training's last episodes"}
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import tyro
 
-from tenuto import host
-from tenuto.devices import start_jax
-from tenuto.jobs import Job
+from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
-from tenuto.outside import Atari, Emulators
+from tenuto.runs.jobs import Job
 from tenuto.schedules import linear
+from tenuto.trainers import host
+from tenuto.trainers.devices import start_jax
 
 PART = 10_000  # steps that a line is about
 

@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from tenuto import host, loop
-from tenuto.devices import start_jax
-from tenuto.jobs import Job
+from tenuto import loop
+from tenuto.envs.gym.atari import Emulators
 from tenuto.loop import Lane, Task
-from tenuto.outside import Emulators
+from tenuto.runs.jobs import Job
+from tenuto.trainers import host
+from tenuto.trainers.devices import start_jax
 
 STATES = 24  # at which values are compared
 

@@ -18,8 +18,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from tenuto import exact, folders
 from tenuto.errors import UserError
+from tenuto.experiments import exact
+from tenuto.runs import folders
 
 
 @dataclass

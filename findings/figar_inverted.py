@@ -25,14 +25,14 @@ import jax.numpy as jnp
 import tyro
 from jaxtyping import Array
 
-from tenuto import stats
-from tenuto.compiled import Program
-from tenuto.devices import start_jax
+from tenuto.experiments import published
 from tenuto.extensions import Figar, Situation
-from tenuto.jobs import Job
-from tenuto.records import Records
-from tenuto.report import published
+from tenuto.report import stats
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
 from tenuto.spaces import Box
+from tenuto.trainers.compiled import Program
+from tenuto.trainers.devices import start_jax
 from tenuto.types import Nets
 
 Variant = Literal["sound", "turned-around", "single-steps", "both"]

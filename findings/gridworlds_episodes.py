@@ -14,10 +14,11 @@ import jax
 import numpy as np
 import tyro
 
-from tenuto import runs, stats
-from tenuto.devices import start_jax
-from tenuto.jobs import Job
-from tenuto.report import groups, published
+from tenuto.experiments import published
+from tenuto.report import groups, stats
+from tenuto.runs import runner
+from tenuto.runs.jobs import Job
+from tenuto.trainers.devices import start_jax
 
 
 @dataclass
@@ -38,7 +39,7 @@ if __name__ == "__main__":
     for agent in options.agents:
         maps, schedules = ("lava-bridge", "lava-zigzag"), ("linear", "log", "fixed")
         job = Job(maps, agent, seeds=options.seeds, episodes=options.episodes, schedule=schedules)
-        summary = runs.run(job, options.out / agent, devices=jax.local_devices())
+        summary = runner.run(job, options.out / agent, devices=jax.local_devices())
         scores = np.asarray([lane["auc"] for lane in summary["lanes"]])
         for mine in groups.of(job).values():
             lane = summary["lanes"][mine[0]]

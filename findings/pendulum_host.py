@@ -17,9 +17,10 @@ import numpy as np
 import tyro
 from scipy.stats import mannwhitneyu
 
-from tenuto import runs, stats
-from tenuto.devices import start_jax
-from tenuto.jobs import Given, Job
+from tenuto.report import stats
+from tenuto.runs import runner
+from tenuto.runs.jobs import Given, Job
+from tenuto.trainers.devices import start_jax
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Options:
 
 def late_returns(job: Job, folder: Path) -> np.ndarray:
     """Each seed's mean return over the evaluations in the last third of training."""
-    summary = runs.run(job, folder, devices=jax.local_devices())
+    summary = runner.run(job, folder, devices=jax.local_devices())
     return np.asarray([lane["evaluation"] for lane in summary["lanes"]])
 
 

@@ -17,12 +17,13 @@ import numpy as np
 import tyro
 from jaxtyping import Array
 
-from tenuto import records, stats
-from tenuto.compiled import Program, compiled_env
-from tenuto.devices import start_jax
-from tenuto.jobs import Job
+from tenuto.experiments import published
 from tenuto.replay import Replay
-from tenuto.report import published
+from tenuto.report import stats
+from tenuto.runs import records
+from tenuto.runs.jobs import Job
+from tenuto.trainers.compiled import Program, compiled_env
+from tenuto.trainers.devices import start_jax
 from tenuto.types import Scalar, Span
 
 

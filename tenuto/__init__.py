@@ -28,7 +28,7 @@ _HOMES = {
 
 # Our compiled environments, as Gymnasium's; what they need is imported when one is made.
 for _name, _function in (("Chain", "chain"), ("Lava", "lava_map"), ("Pendulum", "pendulum")):
-    gymnasium.register(f"tenuto/{_name}-v0", entry_point=f"tenuto.outside.ours:{_function}")
+    gymnasium.register(f"tenuto/{_name}-v0", entry_point=f"tenuto.envs.gym.export:{_function}")
 
 
 def __getattr__(name: str) -> Any:

@@ -18,16 +18,16 @@ import jax
 import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
-from tenuto import checkpoint, folders, runs, trackers
 from tenuto.agents import Agent
-from tenuto.devices import start_jax
+from tenuto.console import bars, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
-from tenuto.jobs import Given, Job
 from tenuto.plan import Plan
 from tenuto.policy import Policy
-from tenuto.progress import bars, say, show_progress, stop_on_ctrl_c
-from tenuto.records import Records
+from tenuto.runs import folders, runner, storage, trackers
+from tenuto.runs.jobs import Given, Job
+from tenuto.runs.records import Records
+from tenuto.trainers.devices import start_jax
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
 Numbers = float | Sequence[float]
@@ -41,7 +41,7 @@ class Run(Sequence[Policy]):
         folders.check_config(folders.done(folder), "networks.npz")
         self._given, self._source = given, self
         self.job = folders.load_job(folder, given)
-        self.summary: dict[str, Any] = checkpoint.read_json(folder / "summary.json")
+        self.summary: dict[str, Any] = storage.read_json(folder / "summary.json")
         self.records: Records = folders.read_records(folder)
         self._networks = folders.read_networks(folder, self.job, best)
         self._tasks = self.job.tasks()
@@ -214,7 +214,7 @@ def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bo
     with stop_on_ctrl_c(stop, exits=False), bars(shown) as bar:
         line = bar.add_task(f"{job.label}, {len(job.lanes())} lanes", total=1.0, note="compiling")
         try:
-            runs.run(
+            runner.run(
                 job,
                 folder,
                 devices=jax.local_devices(),
@@ -223,7 +223,7 @@ def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bo
                 stop=stop.is_set,
                 track=track,
             )
-        except runs.Interrupted:
+        except runner.Interrupted:
             where = f"the same call goes on where it stopped, in {folder}"
             say(f"Stopped; {where}." if resumable else "Stopped; with out=FOLDER it could go on later.")
             raise KeyboardInterrupt from None

@@ -1,16 +1,14 @@
 """What a lane has learned, to act by: decide what to do and for how long, or go step by step."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from tenuto import loop
+from tenuto.envs.gym.spaces import Interface, Outside
 from tenuto.errors import UserError
 from tenuto.loop import Networks, Task
-from tenuto.outside import Interface, Outside
-from tenuto.outside.crowd import SHOWING, episode_seed
 from tenuto.types import Option
 
 
@@ -138,40 +136,3 @@ class Stepwise:
                 actions[i] = fresh[i]
             self.decisions += len(due)
         return Held(actions, left - 1)
-
-
-class Played(NamedTuple):
-    """What a policy did in one episode."""
-
-    episode_return: float
-    steps: int
-    decisions: int
-    lengths: list[int]  # decided
-
-
-def play(
-    policy: Policy,
-    env: Any,
-    episodes: int,
-    *,
-    longest: int = 10_000,
-    watch: Callable[[Any, int, int], None] = lambda env, length, done: None,
-) -> list[Played]:
-    """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
-    the length decided and how much of it is done."""
-    played = []
-    for number in range(episodes):
-        obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
-        total, steps, lengths, over = 0.0, 0, [], False
-        watch(env, 0, 0)
-        while not over and steps < longest:
-            action, length = policy.decide(obs)
-            lengths.append(length)
-            for done in range(1, length + 1):
-                obs, reward, terminated, truncated, _ = env.step(action.copy())
-                total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
-                watch(env, length, done)
-                if over or steps >= longest:
-                    break
-        played.append(Played(total, steps, len(lengths), lengths))
-    return played

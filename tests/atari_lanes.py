@@ -8,10 +8,10 @@ import jax
 import numpy as np
 
 from tenuto import loop, nets
+from tenuto.envs.gym.atari import Atari, Emulators
+from tenuto.envs.gym.vector import Seen
 from tenuto.extensions import Joint, Zeta
 from tenuto.loop import Brain, Lane, Task
-from tenuto.outside.atari import Atari, Emulators
-from tenuto.outside.crowd import Seen
 from tenuto.schedules import fixed
 from tenuto.settings import atari
 

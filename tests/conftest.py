@@ -10,12 +10,12 @@ import pytest
 
 from tenuto import agents
 from tenuto.actions import BootstrappedQ, DoubleQ
-from tenuto.devices import XLA_FLAGS, start_jax
 from tenuto.envs import AbstractEnv, Chain
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
+from tenuto.trainers.devices import XLA_FLAGS, start_jax
 
 pytest.register_assert_rewrite("api_runs", "atari_lanes", "kept_files", "stories", "trees", "walks")
 

@@ -36,13 +36,14 @@ from gymnasium import spaces
 from kept_files import assert_same, snapshot
 
 import tenuto
-from tenuto import Agent, Run, UserError, agents, checkpoint, cli, envs, folders, policy, runs, showing, spelling
+from tenuto import Agent, Run, UserError, agents, cli, play
 from tenuto import settings as named
 from tenuto.actions import DDPG, DoubleQ, Uniform
 from tenuto.bandit import Constant
-from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava
+from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava, registry
 from tenuto.extensions import Joint
-from tenuto.jobs import Job
+from tenuto.runs import folders, runner, serial, storage
+from tenuto.runs.jobs import Job
 from tenuto.spaces import Discrete
 from tenuto.types import TimeStep
 
@@ -305,7 +306,7 @@ def test_a_run_is_not_loaded_as_another_agents(small: Run, other: Agent):
 
 
 def as_json(part: Any) -> Any:
-    return json.loads(json.dumps(spelling.spell(part)))
+    return json.loads(json.dumps(serial.spell(part)))
 
 
 def all_parts() -> list[Any]:
@@ -315,7 +316,7 @@ def all_parts() -> list[Any]:
         named.assemble(agent, env, setting)
         for env, family in homes.items()
         for setting in named.FAMILIES[family].SETTINGS
-        for agent in agents.able(envs.make(env).actions)
+        for agent in agents.able(registry.make(env).actions)
     ]
     parts = [part for task in tasks for part in (task.agent, task.plan)]
     return [*parts, Chain(5), Chain(5, 9), Pendulum(True), Lava(lava.MAPS["zigzag"]), Lava(("S.G",), 7, True)]
@@ -323,7 +324,7 @@ def all_parts() -> list[Any]:
 
 def test_all_that_is_spelled_out_is_read_again_as_it_was():
     for part in all_parts():
-        again = spelling.read(as_json(part))
+        again = serial.read(as_json(part))
         assert type(again) is type(part)
         assert as_json(again) == as_json(part)
         assert jax.tree.structure(again) == jax.tree.structure(part)
@@ -348,7 +349,7 @@ def test_all_that_is_spelled_out_is_read_again_as_it_was():
 )
 def test_words_that_stand_for_no_part_of_tenuto_are_refused(words: dict[str, Any]):
     with pytest.raises(UserError):
-        spelling.read(words)
+        serial.read(words)
 
 
 # ---- The package itself
@@ -424,8 +425,8 @@ def test_a_strangers_configuration_imports_nothing(tmp_path: Path):
 
 def test_each_lane_is_played_in_its_own_environment(tmp_path: Path):
     job = Job(("lava-bridge", "lava-zigzag"), "random", seeds=1, episodes=1)
-    shown = [showing.maker_of(job, lane)().env_core.rows() for lane in (0, 1)]
-    assert shown == [envs.make(name).rows() for name in job.envs]  # type: ignore[attr-defined]
+    shown = [play.maker_of(job, lane)().env_core.rows() for lane in (0, 1)]
+    assert shown == [registry.make(name).rows() for name in job.envs]  # type: ignore[attr-defined]
 
 
 class Meddler(gymnasium.Env[Any, Any]):
@@ -447,12 +448,12 @@ class Meddler(gymnasium.Env[Any, Any]):
 def test_an_environment_that_changes_its_action_is_played_as_it_was_trained():
     run = quick(Meddler, agent=RANDOM)
     acted = run[0]
-    for episode in policy.play(acted, Meddler(), 2):
+    for episode in play.play(acted, Meddler(), 2):
         assert episode.steps == 6
-    play, env, rewards = run[0].as_stepwise(), Meddler(), []
+    stepwise, env, rewards = run[0].as_stepwise(), Meddler(), []
     obs, _ = env.reset()
     for _ in range(6):
-        obs, reward, *_ = env.step(play(obs))
+        obs, reward, *_ = env.step(stepwise(obs))
         rewards.append(reward)
     assert rewards[0] == rewards[1] == rewards[2] != 0
     assert rewards[3] == rewards[4] == rewards[5] != 0
@@ -477,15 +478,15 @@ def test_the_best_of_a_run_is_what_each_lane_was_at_its_best_evaluation(tmp_path
     """Runs of the same seeds that end earlier are what the longer one was then."""
     whole = quick(Wild, UTE, **JUDGED | {"out": tmp_path / "whole"})
     judged, at = whole.records["evaluation_returns"].mean(2, dtype=np.float64), whole.records["evaluated"]
-    arrays, _ = checkpoint.load(tmp_path / "whole" / "best.npz")
+    arrays, _ = storage.load(tmp_path / "whole" / "best.npz")
     last_best = [int(at[np.flatnonzero(row == row.max())[-1]]) for row in judged]
     assert arrays["step"].tolist() == last_best
     assert arrays["evaluation"].tolist() == judged.max(1).tolist()
     for step in set(last_best):
-        program = runs.open_program(whole.job, whole.job.tasks())
+        program = runner.open_program(whole.job, whole.job.tasks())
         program.begin()
         program.advance(step)
-        then = checkpoint.leaves_of(program.networks())
+        then = storage.leaves_of(program.networks())
         for lane in np.flatnonzero(np.asarray(last_best) == step):
             for name, leaf in then.items():
                 np.testing.assert_array_equal(arrays[name][lane], leaf[lane])

@@ -7,16 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto import checkpoint, cli
+from tenuto import cli
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, atari, measures
+from tenuto.experiments import published_atari as published
 from tenuto.experiments import reproduce as work
-from tenuto.experiments.entry import Entry, Source
-from tenuto.jobs import Job
-from tenuto.records import Records
+from tenuto.experiments.experiment import Entry, Source
 from tenuto.report import cells, tables
-from tenuto.report import published_atari as published
 from tenuto.report.cells import Cell
+from tenuto.runs import storage
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
 from tenuto.settings.atari import SETTINGS, STEPS
 
 emulator = pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the emulator: pip install 'tenuto[atari]'")
@@ -397,9 +398,9 @@ def finish(job: Job, folder: Path, rng: np.random.Generator, offset: float) -> N
     where.mkdir(parents=True, exist_ok=True)
     kept = records_of(rng, len(job.lanes()), [10_000, 20_000, 30_000])
     arrays = kept.arrays() | {"evaluation_returns": kept["evaluation_returns"] + np.float32(offset)}
-    checkpoint.save(where / "records.npz", arrays, {"job": job.to_json()})
+    storage.save(where / "records.npz", arrays, {"job": job.to_json()})
     lanes = [lane | {"diverged": -1} for lane in job.lanes()]
-    checkpoint.write_json(where / "summary.json", {"seconds": 6.0, "lanes": lanes})
+    storage.write_json(where / "summary.json", {"seconds": 6.0, "lanes": lanes})
 
 
 @emulator

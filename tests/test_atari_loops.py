@@ -28,16 +28,17 @@ from atari_lanes import (
 )
 from trees import assert_same, both_leaves
 
-from tenuto import groups, handover, host, loop, turns
+from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
-from tenuto.compiled import Chunk
+from tenuto.envs.gym.atari import Atari, Emulators
+from tenuto.envs.gym.vector import TRAINING, Seen
 from tenuto.loop import Lane, Networks, Task
-from tenuto.outside.atari import Atari, Emulators
-from tenuto.outside.crowd import TRAINING, Seen
 from tenuto.plan import Plan
 from tenuto.replay import TERMINATED, TRUNCATED, Replay
 from tenuto.schedules import fixed
+from tenuto.trainers import buffers, host, host_step, interleave
+from tenuto.trainers.compiled import Chunk
 from tenuto.types import TimeStep
 
 
@@ -153,8 +154,8 @@ def test_copies_of_large_matrices_act_and_teach_as_they_would(monkeypatch: pytes
     """To round a weight beforehand or where it is used is the same: what is learned is, too, to the last bit."""
     learned = []
     for large in (10**9, 500):
-        monkeypatch.setattr(turns, "LARGE", large)
-        monkeypatch.setattr(handover, "SMALL", min(handover.SMALL, large - 1))
+        monkeypatch.setattr(host_step, "LARGE", large)
+        monkeypatch.setattr(buffers, "SMALL", min(buffers.SMALL, large - 1))
         program = host.Program([tiny("ute", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
         program.begin()
         program.advance(STEPS // 4)
@@ -202,7 +203,7 @@ def opened(num: int) -> Told:
         crowds.append(emulators(seeds, purpose))
         return crowds[-1]
 
-    return Told(groups.in_groups(num, TASKS, ALL_SEEDS, open_crowd, True), crowds, {})
+    return Told(interleave.in_groups(num, TASKS, ALL_SEEDS, open_crowd, True), crowds, {})
 
 
 def stopping_at(number: int) -> Callable[[], bool]:
@@ -318,7 +319,7 @@ def test_lanes_together_choose_as_each_would_alone(one_and_two: tuple[Told, Told
     tasks = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *greedy)
     idle = lanes._replace(option=jax.tree.map(np.zeros_like, lanes.option))
     drawn = jax.jit(jax.vmap(loop.draw, (0, 0, None)))(tasks, lanes.step_key, t)
-    together = on_host(turns.choose(tasks, idle, t, drawn._replace(env=(), reset=())))
+    together = on_host(host_step.choose(tasks, idle, t, drawn._replace(env=(), reset=())))
     assert together.decided.all()
     for i in range(6):
         task, lane = lane_of(tasks, i), lane_of(idle, i)

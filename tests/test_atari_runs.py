@@ -10,18 +10,19 @@ import pytest
 pytest.importorskip("ale_py")
 
 import tenuto
-from tenuto import cli, folders, groups, host, loop, outlook, runs
+from tenuto import cli, loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
+from tenuto.envs.gym.atari import Atari, Emulators, Game
+from tenuto.envs.gym.vector import JUDGING
 from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
-from tenuto.jobs import Given, Job
-from tenuto.outside import Atari, Emulators
-from tenuto.outside.atari import Game
-from tenuto.outside.crowd import JUDGING
 from tenuto.plan import Periodic, Plan
+from tenuto.runs import folders, needs, runner
+from tenuto.runs.jobs import Given, Job
 from tenuto.schedules import linear
+from tenuto.trainers import host, interleave
 
 STEPS, SEEDS = 160, 2
 PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
@@ -58,7 +59,7 @@ def networks_of(folder: Path, job: Job) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Job]:
     folder, job = tmp_path_factory.mktemp("atari") / "run", small_job()
-    runs.run(job, folder)
+    runner.run(job, folder)
     return folder, job
 
 
@@ -82,7 +83,7 @@ def test_a_run_learns_counts_frames_and_says_how_the_game_is_played(finished: tu
 def test_the_same_seed_gives_the_same_run_again(finished: tuple[Path, Job], tmp_path: Path) -> None:
     """Emulators in threads and updates behind the choice leave nothing to chance."""
     folder, job = finished
-    runs.run(job, tmp_path / "again")
+    runner.run(job, tmp_path / "again")
     for a, b in zip(networks_of(folder, job), networks_of(tmp_path / "again", job), strict=True):
         np.testing.assert_array_equal(a, b)
     first, second = folders.read_records(folder), folders.read_records(tmp_path / "again")
@@ -93,7 +94,7 @@ def test_synchronous_is_another_run(finished: tuple[Path, Job], tmp_path: Path) 
     folder, job = finished
     waiting = dataclasses.replace(job, synchronous=True)
     assert waiting.name != job.name
-    runs.run(waiting, tmp_path / "waiting")
+    runner.run(waiting, tmp_path / "waiting")
     both = (networks_of(f, job) for f in (tmp_path / "waiting", folder))
     assert any((a != b).any() for a, b in zip(*both, strict=True))
 
@@ -101,10 +102,10 @@ def test_synchronous_is_another_run(finished: tuple[Path, Job], tmp_path: Path) 
 def test_a_stopped_run_goes_on_with_new_games_and_says_so(tmp_path: Path) -> None:
     """The emulators' state cannot be kept; all else is: the clock, the records, the networks."""
     job, folder, heard = small_job(), tmp_path / "run", []
-    with pytest.raises(runs.Interrupted):
-        runs.run(job, folder, report=heard.append, stop=lambda: len(heard) >= 1)
+    with pytest.raises(runner.Interrupted):
+        runner.run(job, folder, report=heard.append, stop=lambda: len(heard) >= 1)
     before = folders.read_records_so_far(folder)
-    runs.run(job, folder)
+    runner.run(job, folder)
     after, log = folders.read_records(folder), (folder / "log.txt").read_text()
     assert not (folder / "checkpoint.npz").exists()
     for lane in range(SEEDS):
@@ -136,20 +137,20 @@ def test_a_named_game_trains_from_the_command_line(tmp_path: Path, capsys: pytes
 
 def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     job = Job("atari-road_runner", "ute", seeds=7, lam=(0.0, -0.5))
-    each = outlook.lane_bytes(job)
+    each = needs.lane_bytes(job)
     assert 0.9e9 < each < 0.96e9  # 706 MB of screens, 17.7 million weights and two moments of each
-    monkeypatch.setattr(outlook, "memory_of", lambda device: 10 * each)
+    monkeypatch.setattr(needs, "memory_of", lambda device: 10 * each)
     with pytest.raises(UserError, match=r"14 lanes .* about 6 fit\. Ask for fewer --seeds .*fewer values of λ"):
-        outlook.describe([job], 1)
+        needs.describe([job], 1)
     with pytest.raises(UserError, match="14 lanes"):
-        runs.open_program(job, job.tasks())
+        runner.open_program(job, job.tasks())
     small = Job("atari-road_runner", "ddqn", seeds=3)
-    monkeypatch.setattr(outlook, "memory_of", lambda device: 5 * outlook.lane_bytes(small))
+    monkeypatch.setattr(needs, "memory_of", lambda device: 5 * needs.lane_bytes(small))
     with pytest.raises(UserError, match=r"3 such jobs at a time do not fit .* fewer agents or games"):
-        outlook.describe([small] * 3, 3)
-    monkeypatch.setattr(outlook.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
+        needs.describe([small] * 3, 3)
+    monkeypatch.setattr(needs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
     with pytest.raises(UserError, match=r"checkpoints need up to .* 1\.0 GB left"):
-        outlook.check_disk([job], 1, tmp_path / "not" / "there")
+        needs.check_disk([job], 1, tmp_path / "not" / "there")
 
 
 @pytest.mark.parametrize("name", ["atari", "ALE/RoadRuner-v5", "RoadRunerNoFrameskip-v4"])
@@ -185,16 +186,16 @@ def test_every_reset_of_a_game_begins_another_that_its_seed_repeats() -> None:
 def test_jobs_at_a_time_are_guessed_to_share_the_device() -> None:
     """Lanes take as long together whether they are one job's or seven jobs', and longer one after the other."""
     seven, one = (Job("atari-pong", "ute", seeds=seeds, steps=1000) for seeds in (7, 1))
-    speeds = outlook.SPEEDS["gpu"]
-    assert outlook.guess([seven], 1, "gpu") == pytest.approx(7 * 1000 / speeds[7])
-    assert outlook.guess([one] * 7, 7, "gpu") == pytest.approx(7 * 1000 / speeds[7])
-    assert outlook.guess([one] * 7, 1, "gpu") == pytest.approx(7 * 1000 / speeds[1])
+    speeds = needs.SPEEDS["gpu"]
+    assert needs.guess([seven], 1, "gpu") == pytest.approx(7 * 1000 / speeds[7])
+    assert needs.guess([one] * 7, 7, "gpu") == pytest.approx(7 * 1000 / speeds[7])
+    assert needs.guess([one] * 7, 1, "gpu") == pytest.approx(7 * 1000 / speeds[1])
 
 
 def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     job = small_job()
     for asked in ("begin", "send", "receive"):
-        program = runs.open_program(job, job.tasks())
+        program = runner.open_program(job, job.tasks())
         if asked != "begin":
             program.begin()
 
@@ -210,7 +211,8 @@ def test_a_checkpoint_is_the_same_whatever_the_number_of_groups() -> None:
     """On another device there may be others."""
     task = small_job().tasks()[0]
     opened = [
-        groups.in_groups(num, [task] * 6, range(6), lambda s, p: Emulators(GAME, s, p), overlap=True) for num in (1, 2)
+        interleave.in_groups(num, [task] * 6, range(6), lambda s, p: Emulators(GAME, s, p), overlap=True)
+        for num in (1, 2)
     ]
     assert opened[0].journal() == opened[1].journal() == {"begun": 0}
     assert opened[0].state_shape() == opened[1].state_shape()

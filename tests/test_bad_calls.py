@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 import tenuto
 from tenuto import Agent, UserError, cli
-from tenuto.jobs import Job
-from tenuto.outside import TRAINING
+from tenuto.envs.gym.vector import TRAINING
+from tenuto.runs.jobs import Job
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from kept_files import Trap
 
-from tenuto import checkpoint
 from tenuto.errors import UserError
+from tenuto.runs import storage
 
 ARRAYS = {
     "weights": np.arange(12, dtype=np.float32).reshape(3, 4) / 7,
@@ -29,7 +29,7 @@ ABOUT = {"t": 1800, "seconds": 1.5}
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "state.npz"
-    checkpoint.save(path, ARRAYS, ABOUT)
+    storage.save(path, ARRAYS, ABOUT)
     return path
 
 
@@ -37,7 +37,7 @@ def saved(tmp_path: Path) -> Path:
 def damaged(tmp_path: Path) -> Path:
     """A small file, to be damaged in every place."""
     path = tmp_path / "damaged.npz"
-    checkpoint.save(path, FEW, ABOUT)
+    storage.save(path, FEW, ABOUT)
     return path
 
 
@@ -52,7 +52,7 @@ def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> 
 def assert_right_or_refused(path: Path) -> bool:
     """Whether the file was refused; where it was read, it must be right."""
     try:
-        arrays, about = checkpoint.load(path)
+        arrays, about = storage.load(path)
     except UserError as problem:
         said = str(problem)
         return str(path) in said or pytest.fail(said)
@@ -62,7 +62,7 @@ def assert_right_or_refused(path: Path) -> bool:
 
 
 def test_what_was_saved_is_loaded_bit_for_bit(saved: Path):
-    arrays, about = checkpoint.load(saved)
+    arrays, about = storage.load(saved)
     assert_same(arrays, ARRAYS)
     assert about == ABOUT
 
@@ -80,10 +80,10 @@ def test_a_tree_with_random_keys_comes_back_and_its_keys_draw_the_same(tmp_path:
         "empty": (),
     }
     path = tmp_path / "tree.npz"
-    checkpoint.save(path, checkpoint.leaves_of(tree), {})
-    arrays, _ = checkpoint.load(path)
+    storage.save(path, storage.leaves_of(tree), {})
+    arrays, _ = storage.load(path)
     assert all(isinstance(a, np.ndarray) and a.dtype.kind in "biuf" for a in arrays.values())
-    again = checkpoint.tree_from(arrays, jax.eval_shape(lambda: tree), path)
+    again = storage.tree_from(arrays, jax.eval_shape(lambda: tree), path)
     assert jax.tree.structure(again) == jax.tree.structure(tree)
     assert again["keys"].dtype == tree["keys"].dtype
     draw = jax.vmap(jax.random.normal)
@@ -108,7 +108,7 @@ def test_a_tree_with_random_keys_comes_back_and_its_keys_draw_the_same(tmp_path:
 def test_leaves_that_do_not_fit_the_tree_are_refused(wrong: dict[str, np.ndarray]):
     like = {"x": jnp.zeros(2), "key": jax.random.key(0)}
     with pytest.raises(UserError, match=r"old\.npz"):
-        checkpoint.tree_from(wrong, like, Path("old.npz"))
+        storage.tree_from(wrong, like, Path("old.npz"))
 
 
 def test_a_file_cut_anywhere_is_refused_by_name(damaged: Path):
@@ -182,19 +182,19 @@ def test_another_kind_of_file_is_refused(tmp_path: Path, content: bytes):
     path = tmp_path / "other.npz"
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"other\.npz"):
-        checkpoint.load(path)
+        storage.load(path)
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path):
     with pytest.raises(UserError, match=r"none\.npz"):
-        checkpoint.load(tmp_path / "none.npz")
+        storage.load(tmp_path / "none.npz")
 
 
 def test_an_npz_without_our_header_is_refused(tmp_path: Path):
     path = tmp_path / "plain.npz"
     np.savez(path, **ARRAYS)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"plain\.npz"):
-        checkpoint.load(path)
+        storage.load(path)
 
 
 def test_an_array_of_objects_is_refused_and_not_unpickled(saved: Path):
@@ -205,14 +205,14 @@ def test_an_array_of_objects_is_refused_and_not_unpickled(saved: Path):
         np.savez(file, allow_pickle=True, **arrays)
     assert b"spring" in saved.read_bytes()
     with pytest.raises(UserError, match=r"state\.npz"):
-        checkpoint.load(saved)
+        storage.load(saved)
     assert not Trap.sprung
 
 
 def test_another_format_is_refused_with_both_numbers(saved: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+    monkeypatch.setattr(storage, "FORMAT", storage.FORMAT + 1)
     with pytest.raises(UserError, match=r"state\.npz has format 1, this version reads 2"):
-        checkpoint.load(saved)
+        storage.load(saved)
 
 
 def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(saved: Path):
@@ -223,7 +223,7 @@ def test_a_writer_that_fails_leaves_the_old_file_and_nothing_else(saved: Path):
         raise RuntimeError("disk full")
 
     with pytest.raises(RuntimeError, match="disk full"):
-        checkpoint.write_whole(saved, write)
+        storage.write_whole(saved, write)
     assert saved.read_bytes() == before
     assert [p.name for p in saved.parent.iterdir()] == ["state.npz"]
 
@@ -237,7 +237,7 @@ def test_a_save_interrupted_by_ctrl_c_leaves_the_old_file(saved: Path, monkeypat
 
     monkeypatch.setattr(np, "savez", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(saved, {"weights": np.ones(3)}, {})
+        storage.save(saved, {"weights": np.ones(3)}, {})
     assert saved.read_bytes() == before
     assert [p.name for p in saved.parent.iterdir()] == ["state.npz"]
 
@@ -251,7 +251,7 @@ def test_the_old_file_is_there_until_the_new_one_is_whole(saved: Path):
         file.flush()
         seen.append(saved.read_bytes())
 
-    checkpoint.write_whole(saved, write)
+    storage.write_whole(saved, write)
     assert seen == [before]
     assert saved.read_bytes() == b"new"
     assert [p.name for p in saved.parent.iterdir()] == ["state.npz"]
@@ -259,12 +259,12 @@ def test_the_old_file_is_there_until_the_new_one_is_whole(saved: Path):
 
 def test_json_comes_back_and_damaged_json_is_refused_by_name(tmp_path: Path):
     path = tmp_path / "some.json"
-    checkpoint.write_json(path, {"λ": [1, 2.5, None]})
-    assert checkpoint.read_json(path) == {"λ": [1, 2.5, None]}
+    storage.write_json(path, {"λ": [1, 2.5, None]})
+    assert storage.read_json(path) == {"λ": [1, 2.5, None]}
     for damage in (b"", b'{"a": ', b"\xff\xfe\x00"):
         path.write_bytes(damage)
         with pytest.raises(UserError, match=r"some\.json"):
-            checkpoint.read_json(path)
+            storage.read_json(path)
     path.unlink()
     with pytest.raises(UserError, match=r"some\.json"):
-        checkpoint.read_json(path)
+        storage.read_json(path)

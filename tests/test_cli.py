@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tenuto import agents, checkpoint, cli, commands, compiled, folders, runs
+from tenuto import agents, cli
+from tenuto.cli import commands
 from tenuto.errors import UserError
 from tenuto.experiments import reproduce
-from tenuto.jobs import Job
-from tenuto.records import Records
+from tenuto.runs import folders, runner, storage
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
+from tenuto.trainers import compiled
 
 JOB = Job("chain-10", "ddqn", seeds=2, episodes=100)
 
@@ -201,7 +204,7 @@ def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
 
 def test_a_finished_run_is_not_resumed(capsys: pytest.CaptureFixture[str], run_folder: Path):
     folders.claim(JOB, run_folder)
-    checkpoint.write_json(run_folder / "summary.json", {"lanes": []})
+    storage.write_json(run_folder / "summary.json", {"lanes": []})
     before = snapshot(run_folder)
     said = complaint(capsys, "resume", str(run_folder))
     assert str(run_folder) in said
@@ -236,12 +239,12 @@ def flip(path: Path) -> None:
 
 
 def lose_arrays(path: Path) -> None:
-    checkpoint.save(path, {"records.count": np.zeros(2, np.int32)}, {"t": 1800, "seconds": 1.0})
+    storage.save(path, {"records.count": np.zeros(2, np.int32)}, {"t": 1800, "seconds": 1.0})
 
 
 def lose_clock(path: Path) -> None:
-    arrays, _ = checkpoint.load(path)
-    checkpoint.save(path, arrays, {})
+    arrays, _ = storage.load(path)
+    storage.save(path, arrays, {})
 
 
 @pytest.mark.parametrize("damage", [cut, flip, lose_arrays, lose_clock])
@@ -251,10 +254,10 @@ def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureF
     program = compiled.Program(JOB.tasks(), [0, 1])
     program.begin()
     kept = Records.empty(2, program.max_length, program.places)
-    arrays = checkpoint.leaves_of(program.state())
+    arrays = storage.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
     path = run_folder / "checkpoint.npz"
-    checkpoint.save(path, arrays, {"t": 0, "seconds": 0.0})
+    storage.save(path, arrays, {"t": 0, "seconds": 0.0})
     (run_folder / "metrics.jsonl").write_text('{"step": 1800}\n')
     damage(path)
     before = snapshot(run_folder)
@@ -344,7 +347,7 @@ def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
     summary = {"job": JOB.to_json(), "lanes": lanes, "env_steps": 3600, "seconds": 1.0}
     (run_folder / "summary.json").write_text(json.dumps(summary))
     before = snapshot(run_folder)
-    monkeypatch.setattr(runs, "open_program", lambda *args: pytest.fail("the job was run again"))
+    monkeypatch.setattr(runner, "open_program", lambda *args: pytest.fail("the job was run again"))
     assert cli.run(train(run_folder)) == 0
     shown = capsys.readouterr().out
     assert "0.500" in shown

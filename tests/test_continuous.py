@@ -35,20 +35,21 @@ from stories import (
     wide,
 )
 
-from tenuto import compiled, loop
+from tenuto import loop
 from tenuto.actions import DDPG, SAC, DoubleQ
 from tenuto.agents import Agent, able
 from tenuto.bandit import Constant, SlidingWindowUCB
-from tenuto.compiled import EVALUATION, Evaluation, Program
 from tenuto.envs import AbstractEnv, Chain, Pendulum
 from tenuto.errors import UserError
 from tenuto.extensions import Figar, Joint, Situation, SkipQ, Uncertain
-from tenuto.jobs import Job
 from tenuto.loop import Lane, Networks, Task
 from tenuto.nets import SharedTrunk
 from tenuto.plan import Plan, Polyak
+from tenuto.runs.jobs import Job
 from tenuto.schedules import fixed
 from tenuto.spaces import Discrete
+from tenuto.trainers import compiled
+from tenuto.trainers.compiled import EVALUATION, Evaluation, Program
 
 # --- exploration, judgement and warm-up ------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from tenuto import agents, loop, settings
 from tenuto.actions import BootstrappedQ, DoubleQ, Uniform
 from tenuto.agents import Agent
 from tenuto.bandit import PAPER_ARMS, Constant, SlidingWindowUCB
-from tenuto.compiled import STAGES, Program
 from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Joint, SkipQ, Uncertain, Zeta
 from tenuto.plan import Periodic, Polyak
 from tenuto.spaces import Box, Discrete
+from tenuto.trainers.compiled import STAGES, Program
 
 DISCRETE = (
     *("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn"),

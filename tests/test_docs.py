@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import tyro
 
-from tenuto import api, commands, outlook
+from tenuto import api
+from tenuto.cli import commands
+from tenuto.runs import needs
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -205,7 +207,7 @@ def test_the_speeds_on_atari_are_those_that_were_measured():
             exact.append(f"{rate:,} ({line['slowest']:,} to {line['fastest']:,}) | {times} times |")
         assert " ".join(brief) in README
         assert " ".join(exact) in page
-        assert outlook.SPEEDS["gpu"][lanes] == rates["tensorfloat32", lanes]["env_steps_per_s"]
+        assert needs.SPEEDS["gpu"][lanes] == rates["tensorfloat32", lanes]["env_steps_per_s"]
 
 
 def test_the_finding_about_episodes_is_told_as_it_was_found():

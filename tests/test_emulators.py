@@ -15,11 +15,11 @@ from ale_py.vector_env import AtariVectorEnv
 from atari_lanes import ACTIONS, SIDE, Watched, assembled
 from gymnasium.vector import AutoresetMode
 
+from tenuto.envs.gym.atari import Atari, Emulators, emulation
+from tenuto.envs.gym.vector import JUDGING, TRAINING
 from tenuto.errors import UserError
-from tenuto.jobs import Job
-from tenuto.outside.atari import Atari, Emulators, emulation
-from tenuto.outside.crowd import JUDGING, TRAINING
-from tenuto.report.published_atari import GAMES
+from tenuto.experiments.published_atari import GAMES
+from tenuto.runs.jobs import Job
 from tenuto.settings import atari
 
 

@@ -11,17 +11,19 @@ import pytest
 from conftest import tiny_task
 from scipy import stats
 
-from tenuto import agents, cli, envs, exact, folders, runs, settings
-from tenuto.compiled import Program
-from tenuto.devices import XLA_FLAGS
+from tenuto import agents, cli, settings
+from tenuto.envs import registry
 from tenuto.envs.lava import GOAL, MAPS
-from tenuto.experiments import EXPERIMENTS, gridworlds, measures
-from tenuto.experiments.entry import Source
+from tenuto.experiments import EXPERIMENTS, exact, gridworlds, measures
+from tenuto.experiments.experiment import Source
 from tenuto.extensions import Situation
-from tenuto.jobs import Job
-from tenuto.records import Records
 from tenuto.report import cells
+from tenuto.runs import folders, runner
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
 from tenuto.spaces import Discrete
+from tenuto.trainers.compiled import Program
+from tenuto.trainers.devices import XLA_FLAGS
 
 NAMES = tuple(f"lava-{name}" for name in MAPS)
 SEEDS = 3
@@ -87,7 +89,9 @@ def test_the_greedy_policy_of_ute_reaches_the_goal_of_every_map(trained):
         ways = [follow(tasks[lane], networks, lane) for lane in range(SEEDS * i, SEEDS * (i + 1))]
         reached = [(steps, decisions) for reward, steps, decisions in ways if reward == 1.0]
         assert reached, f"{name}: {ways}"
-        shortest = min(d for cell, d in envs.make(name).distances().items() if envs.make(name).kinds[cell] == GOAL)
+        shortest = min(
+            d for cell, d in registry.make(name).distances().items() if registry.make(name).kinds[cell] == GOAL
+        )
         steps, decisions = min(reached)
         assert shortest <= steps <= 1.5 * shortest
         assert decisions < steps  # it commits itself now and then
@@ -129,7 +133,7 @@ def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_s
     assert set(others) < set(gridworlds.OTHER_AGENTS)
 
     def live(name):
-        task = tiny_task(name, env=envs.make("lava-bridge"), learn_every=1)
+        task = tiny_task(name, env=registry.make("lava-bridge"), learn_every=1)
         program = Program([task] * 2, (7, 3))
         program.begin()
         before = program.networks()
@@ -197,7 +201,7 @@ def test_coverage_and_calibration_are_those_of_the_kept_records_and_networks(mad
         values = listed[entry.table, entry.row, entry.column].values
         folder = measures.folder_of(entry.source, made)
         lanes = [i for i, mine in enumerate(entry.source.mine()) if mine]
-        env = envs.make(f"lava-{entry.row.split()[0]}")
+        env = registry.make(f"lava-{entry.row.split()[0]}")
         if entry.table == "coverage":
             seen = folders.read_records(folder)["visits"][lanes].sum(1)
             free = [cell for cell, letter in enumerate("".join(env.rows())) if letter in ".S"]
@@ -231,12 +235,12 @@ def test_a_run_stopped_while_some_lanes_rest_goes_on_to_the_same_records(tmp_pat
     """On an own map, by random walks: their lanes have done their episodes at different times."""
     (tmp_path / "map.txt").write_text("S#G\n...\n")
     job = Job(f"lava:{tmp_path}/map.txt", "random", seeds=4, episodes=400)
-    whole = runs.run(job, tmp_path / "whole")
+    whole = runner.run(job, tmp_path / "whole")
     chunks = []
-    with pytest.raises(runs.Interrupted):
-        runs.run(job, tmp_path / "cut", report=chunks.append, stop=lambda: len(chunks) == 2)
+    with pytest.raises(runner.Interrupted):
+        runner.run(job, tmp_path / "cut", report=chunks.append, stop=lambda: len(chunks) == 2)
     (tmp_path / "map.txt").unlink()  # the run has it
-    again = runs.run(folders.load_job(tmp_path / "cut"), tmp_path / "cut")
+    again = runner.run(folders.load_job(tmp_path / "cut"), tmp_path / "cut")
     assert again["lanes"] == whole["lanes"]
     found, wanted = (folders.read_records(tmp_path / name).arrays() for name in ("cut", "whole"))
     for name, array in wanted.items():

@@ -35,13 +35,14 @@ from walks import (
     trained_program,
 )
 
-from tenuto import compiled, host, runs
 from tenuto.envs import Chain
+from tenuto.envs.gym.spaces import Interface
+from tenuto.envs.gym.vector import TRAINING, Separate, Together, Trouble, episode_seed
 from tenuto.errors import UserError
 from tenuto.loop import Lane
-from tenuto.outside import TRAINING, Interface, Separate, Together
-from tenuto.outside.crowd import Trouble, episode_seed
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED
+from tenuto.runs import runner
+from tenuto.trainers import compiled, host
 
 # --- the same stream as the compiled loop ------------------------------------------------------------------------
 
@@ -327,8 +328,8 @@ def test_a_vector_environment_shows_what_separate_ones_do(mode: AutoresetMode, m
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED], ids=lambda mode: mode.name)
 def test_a_run_on_a_vector_environment_is_that_on_separate_ones(mode: AutoresetMode, tmp_path: Path):
-    runs.run(job_of(calm), tmp_path / "separate")
-    runs.run(job_of(several(calm, mode), vector=True), tmp_path / "together")
+    runner.run(job_of(calm), tmp_path / "separate")
+    runner.run(job_of(several(calm, mode), vector=True), tmp_path / "together")
     assert_same(outcome(tmp_path / "separate"), outcome(tmp_path / "together"))
 
 

@@ -14,10 +14,10 @@ from gymnasium.wrappers import TimeLimit
 from trees import assert_same
 from walks import LIMIT, SEEDS, STEPS, WALK, Walk, clock_of, job_of, limited, outcome, stopped_at, whole_run
 
-from tenuto import runs
+from tenuto.envs.gym.make import open_crowd
+from tenuto.envs.gym.vector import JUDGING, TRAINING, episode_seed
 from tenuto.errors import UserError
-from tenuto.outside import JUDGING, TRAINING, open_crowd
-from tenuto.outside.crowd import episode_seed
+from tenuto.runs import runner
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def with_reward(reward: Any) -> Callable[[Any], Any]:
 def advanced(make: Callable[[], Any]) -> str:
     """What a program says of an environment that fails at once."""
     job = job_of(make)
-    program = runs.open_program(job, job.tasks())
+    program = runner.open_program(job, job.tasks())
 
     def advance() -> None:
         program.begin()
@@ -172,10 +172,10 @@ class Story(NamedTuple):
 
 def failed_and_mended(fault: Fault, folder: Path, **changed: Any) -> Story:
     with pytest.raises(UserError) as problem:
-        runs.run(job_of(fault.make, **changed), folder)
+        runner.run(job_of(fault.make, **changed), folder)
     clock, log = clock_of(folder), (folder / "log.txt").read_text()
     fault.mend()
-    runs.run(job_of(fault.make, **changed), folder)
+    runner.run(job_of(fault.make, **changed), folder)
     lines = (folder / "metrics.jsonl").read_text().count("\n")
     assert "could not be brought back" not in (folder / "log.txt").read_text()
     return Story(str(problem.value), clock, log, lines, outcome(folder))
@@ -204,9 +204,9 @@ def test_a_run_whose_environment_raises_in_its_first_step_begins_anew_when_it_is
 ):
     fault = failing("step", 0, crash)
     with pytest.raises(UserError, match=r"lane 1 \(seed 6\), step 0: step\(\) raised ZeroDivisionError"):
-        runs.run(job_of(fault.make), run_folder)
+        runner.run(job_of(fault.make), run_folder)
     fault.mend()
-    runs.run(job_of(fault.make), run_folder)
+    runner.run(job_of(fault.make), run_folder)
     assert_same(outcome(run_folder), reference)
 
 
@@ -231,7 +231,7 @@ def test_a_run_whose_environment_fails_in_the_last_evaluation_is_saved(run_folde
     """Its steps are no multiple of those between evaluations, so one more is made at the end."""
     fault = failing("reset", 6, crash, purpose=JUDGING)  # after three in each of two evaluations of two episodes
     with pytest.raises(UserError, match=r"lane 1 .*ZeroDivisionError"):
-        runs.run(job_of(fault.make, evaluate_every=100), run_folder)
+        runner.run(job_of(fault.make, evaluate_every=100), run_folder)
     assert clock_of(run_folder) == STEPS
 
 
@@ -245,7 +245,7 @@ def test_a_run_whose_environment_cannot_be_made_again_for_judging_is_saved(run_f
         return made[-1]
 
     with pytest.raises(UserError, match=r"python:Walk could not be made .*too many of them"):
-        runs.run(job_of(make), run_folder)
+        runner.run(job_of(make), run_folder)
     assert clock_of(run_folder) == 80
 
 
@@ -256,7 +256,7 @@ def test_environments_are_closed_when_a_run_ends_stops_or_fails(tmp_path: Path):
         made.append(Walk())
         return TimeLimit(made[-1], LIMIT)
 
-    runs.run(job_of(make, steps=64, evaluate_every=64), tmp_path / "ended")
+    runner.run(job_of(make, steps=64, evaluate_every=64), tmp_path / "ended")
     assert len(made) == 1 + 2 * (1 + 3)  # to look at, by the job and before each crowd; and the lanes'
     stopped_at(16, job_of(make), tmp_path / "stopped")
     fault = failing("step", 16, crash)
@@ -266,7 +266,7 @@ def test_environments_are_closed_when_a_run_ends_stops_or_fails(tmp_path: Path):
         return made[-1]
 
     with pytest.raises(UserError):
-        runs.run(job_of(breaking), tmp_path / "failed")
+        runner.run(job_of(breaking), tmp_path / "failed")
     assert all(env.unwrapped.closed for env in made)  # type: ignore[attr-defined]
 
 
@@ -332,6 +332,6 @@ def test_the_class_of_an_environment_is_refused():
 def test_an_environment_with_other_spaces_than_before_is_refused(run_folder: Path):
     stopped_at(16, job_of(), run_folder)
     with pytest.raises(UserError, match="other"):
-        runs.run(job_of(with_spaces(spaces.Box(-3, 2, (2,), np.float32), Walk().action_space)), run_folder)
+        runner.run(job_of(with_spaces(spaces.Box(-3, 2, (2,), np.float32), Walk().action_space)), run_folder)
     with pytest.raises(UserError, match="python:Walk has other spaces now than when this run was made"):
         open_crowd(with_spaces(), False, "python:Walk", WALK.spec, True, SEEDS, TRAINING)

@@ -16,12 +16,15 @@ from gymnasium.vector import AutoresetMode
 from trees import assert_same
 from walks import SEEDS, TASK, WALK, Trained, Walk, begun, job_of, lane_of, limited, plain, several, trained_program
 
-from tenuto import checkpoint, compiled, host, loop, runs
+from tenuto import loop
 from tenuto.agents import Agent
-from tenuto.compiled import EVALUATION
+from tenuto.envs.gym import vector
+from tenuto.envs.gym.spaces import Interface
+from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate, Together, episode_seed
 from tenuto.extensions import Joint
-from tenuto.outside import JUDGING, TRAINING, Interface, Separate, Together, crowd
-from tenuto.outside.crowd import episode_seed
+from tenuto.runs import runner, storage
+from tenuto.trainers import compiled, host
+from tenuto.trainers.compiled import EVALUATION
 from tenuto.types import Option
 
 
@@ -165,7 +168,7 @@ class Endless(Walk):
 
 def endless_program(make: Callable[..., Any], vector: bool = False) -> host.Program:
     job = job_of(make, vector)
-    program = runs.open_program(job, job.tasks())
+    program = runner.open_program(job, job.tasks())
     assert isinstance(program, host.Program)
     program.begin()
     return program
@@ -190,7 +193,7 @@ UNLIMITED: dict[str, tuple[Any, bool]] = {
 
 def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypatch: pytest.MonkeyPatch):
     """Its episodes cannot be cut from outside."""
-    monkeypatch.setattr(crowd, "LONGEST_EPISODE", 25)
+    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
     program = endless_program(several(Endless, AutoresetMode.SAME_STEP), vector=True)
     with pytest.raises(host.Failed, match="give the vector environment a time limit"):
         program.evaluate(2)
@@ -198,13 +201,13 @@ def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypa
 
 @pytest.mark.parametrize("which", UNLIMITED)
 def test_an_environment_without_time_limit_is_cut_when_judged(which: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(crowd, "LONGEST_EPISODE", 25)
+    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
     judged = endless_program(*UNLIMITED[which]).evaluate(2)
     assert judged.steps.tolist() == [[25] * 2] * 3
 
 
 def test_an_environment_without_time_limit_is_not_cut_in_training(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(crowd, "LONGEST_EPISODE", 25)
+    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
     program = endless_program(Endless)
     program.advance(20)
     assert program.state()[0].replay.ending.sum() == 0
@@ -223,6 +226,6 @@ def test_a_vector_environment_begins_with_other_seeds_whenever_it_is_restored():
 def test_a_state_that_was_taken_is_not_changed_by_training_on():
     program, _ = begun()
     before = program.state()
-    kept = jax.tree.map(np.array, checkpoint.leaves_of(before))
+    kept = jax.tree.map(np.array, storage.leaves_of(before))
     program.advance(4)
-    assert_same(checkpoint.leaves_of(before), kept)
+    assert_same(storage.leaves_of(before), kept)

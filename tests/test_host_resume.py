@@ -41,13 +41,16 @@ from walks import (
 )
 
 import tenuto
-from tenuto import checkpoint, folders, loop, runs
+from tenuto import loop
+from tenuto.envs.gym import vector
+from tenuto.envs.gym.spaces import Interface
+from tenuto.envs.gym.vector import TRAINING, Separate
 from tenuto.errors import UserError
-from tenuto.jobs import Given, Job
 from tenuto.loop import Lane
-from tenuto.outside import TRAINING, Interface, Separate, crowd
-from tenuto.records import Records
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
+from tenuto.runs import folders, runner, storage
+from tenuto.runs.jobs import Given, Job
+from tenuto.runs.records import Records
 from tenuto.types import Option, TimeStep
 
 
@@ -76,7 +79,7 @@ def test_a_run_of_a_job_is_the_program_in_a_folder(reference: dict[str, np.ndarr
         assert reference["count"][lane] == number
         for name in ("returns", "steps", "decisions", "lam"):
             np.testing.assert_array_equal(reference[name][lane, :number], getattr(trained.chunk, name)[lane, :number])
-    networks = checkpoint.leaves_of(trained.program.networks())
+    networks = storage.leaves_of(trained.program.networks())
     assert_same({name: reference[name] for name in networks}, networks)
     assert reference["evaluated"].tolist() == [80, 160, 240]
     assert (reference["best evaluation"] == reference["evaluation_returns"].mean(2, dtype=np.float64).max(1)).all()
@@ -85,14 +88,14 @@ def test_a_run_of_a_job_is_the_program_in_a_folder(reference: dict[str, np.ndarr
 def test_a_stopped_run_goes_on_bit_for_bit_wherever_it_stopped(run_folder: Path, reference: dict[str, np.ndarray]):
     """Once within a round and an option, in the midst of two lanes' episodes; then elsewhere."""
     stopped_at(51, named_job(), run_folder)
-    arrays, about = checkpoint.load(run_folder / "checkpoint.npz")
+    arrays, about = storage.load(run_folder / "checkpoint.npz")
     assert about["t"] == 51
     assert [len(arrays[f"journal.actions.{lane}"]) for lane in range(3)] == [2, 4, 0]
     assert (arrays["[0].option.done"] < arrays["[0].option.length"]).any()
     assert folders.read_records_so_far(run_folder)["clock"].tolist() == [16, 32, 48, 51]
     stopped_at(59, named_job(), run_folder)
     assert 80 < clock_of(run_folder) < 51 + 59  # it was asked within the evaluation at 80 too
-    runs.run(named_job(), run_folder)
+    runner.run(named_job(), run_folder)
     assert_same(outcome(run_folder), reference)
     assert not (run_folder / "log.txt").exists()
 
@@ -102,7 +105,7 @@ def test_a_run_stopped_before_each_of_some_steps_is_the_same(run_folder: Path, r
     for step in range(51, 57):
         stopped_at(1, job_of(), run_folder)
         assert clock_of(run_folder) == step
-    runs.run(job_of(), run_folder)
+    runner.run(job_of(), run_folder)
     assert_same(outcome(run_folder), reference)
 
 
@@ -111,12 +114,12 @@ def test_a_repeated_call_of_train_goes_on_where_it_stopped(
 ):
     numbers = {"seeds": 3, "first_seed": SEEDS[0], "steps": STEPS, "evaluate_every": 80, "evaluation_episodes": 2}
     call = partial(tenuto.train, limited_walk, AGENT, plan=PLAN, **numbers, out=run_folder, progress=False)
-    whole = runs.run
-    monkeypatch.setattr(runs, "run", lambda *args, **options: whole(*args, **(options | {"stop": stopping_at(51)})))
+    whole = runner.run
+    monkeypatch.setattr(runner, "run", lambda *args, **options: whole(*args, **(options | {"stop": stopping_at(51)})))
     with pytest.raises(KeyboardInterrupt):
         call()
     assert clock_of(run_folder) == 51
-    monkeypatch.setattr(runs, "run", whole)
+    monkeypatch.setattr(runner, "run", whole)
     assert call().folder == run_folder
     assert_same(outcome(run_folder), reference)
 
@@ -130,23 +133,23 @@ def test_a_run_whose_environment_was_made_in_python_can_be_read_but_not_resumed_
     job = folders.load_job(run_folder)
     assert job.lanes() == job_of().lanes()
     with pytest.raises(UserError, match=r"repeating\s+that call of tenuto.train"):
-        runs.run(job, run_folder)
+        runner.run(job, run_folder)
 
 
 def test_a_run_stopped_within_the_round_of_an_evaluation_evaluates_after_that_round(tmp_path: Path):
     job = job_of(evaluate_every=25, steps=64)
-    runs.run(job, tmp_path / "whole")
+    runner.run(job, tmp_path / "whole")
     stopped_at(25, job, tmp_path / "stopped")
-    runs.run(job, tmp_path / "stopped")
+    runner.run(job, tmp_path / "stopped")
     assert_same(outcome(tmp_path / "stopped"), outcome(tmp_path / "whole"))
 
 
 def test_a_run_stopped_within_its_last_round_still_ends_with_that_round(tmp_path: Path):
     job = job_of(steps=63, evaluate_every=0, evaluation_episodes=None)
-    runs.run(job, tmp_path / "whole")
-    with contextlib.suppress(runs.Interrupted):
-        runs.run(job, tmp_path / "stopped", stop=stopping_at(63))
-    runs.run(job, tmp_path / "stopped")
+    runner.run(job, tmp_path / "whole")
+    with contextlib.suppress(runner.Interrupted):
+        runner.run(job, tmp_path / "stopped", stop=stopping_at(63))
+    runner.run(job, tmp_path / "stopped")
     assert_same(outcome(tmp_path / "stopped"), outcome(tmp_path / "whole"))
 
 
@@ -211,7 +214,7 @@ def test_a_lane_that_is_cut_between_two_episodes_loses_nothing():
 
 
 def test_an_episode_too_long_to_be_kept_begins_anew(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(crowd, "LONGEST_MEMORY", 3)
+    monkeypatch.setattr(vector, "LONGEST_MEMORY", 3)
     make = partial(Walk, 0.0)
     envs = Separate(make, WALK, (5, 6), TRAINING)
     envs.reset()
@@ -251,7 +254,7 @@ def test_what_could_not_be_brought_back_is_told_in_the_log(run_folder: Path):
     stopped_at(51, job, run_folder)
     assert not (run_folder / "log.txt").exists()
     heard: list[str] = []
-    runs.run(job, run_folder, note=heard.append)
+    runner.run(job, run_folder, note=heard.append)
     logged = (run_folder / "log.txt").read_text().splitlines()
     assert len(logged) == len(heard) == 3
     for lane, (line, note) in enumerate(zip(logged, heard, strict=True)):

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 from kept_files import assert_same, snapshot
 
-from tenuto import checkpoint, folders, records, runs
-from tenuto.compiled import STAGES, Chunk, Program
 from tenuto.errors import UserError
-from tenuto.jobs import Job
-from tenuto.records import Records
+from tenuto.runs import folders, records, runner, storage
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
+from tenuto.trainers.compiled import STAGES, Chunk, Program
 from tests.conftest import tiny_task
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
@@ -147,7 +147,7 @@ class CrashError(Exception):
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished job of two lanes."""
     folder = tmp_path_factory.mktemp("pair") / "run"
-    runs.run(PAIR, folder, devices=jax.local_devices()[:1])
+    runner.run(PAIR, folder, devices=jax.local_devices()[:1])
     return folder
 
 
@@ -157,7 +157,7 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
 ):
     seen = []
 
-    def report(progress: runs.Progress) -> None:
+    def report(progress: runner.Progress) -> None:
         seen.append(progress.share)
         if len(seen) == 3:
             raise CrashError
@@ -165,11 +165,11 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
     often = 0.0 if save_every_chunk else 1e9
     device = jax.local_devices()[:1]
     with pytest.raises(CrashError):
-        runs.run(PAIR, run_folder, devices=device, report=report, checkpoint_seconds=often)
+        runner.run(PAIR, run_folder, devices=device, report=report, checkpoint_seconds=often)
     assert lines(run_folder) == 3
     assert (run_folder / "checkpoint.npz").exists() == save_every_chunk
     later = []
-    runs.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
+    runner.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
     assert later == ([0.6, 0.8, 1.0] if save_every_chunk else [0.2, 0.4, 0.6, 0.8, 1.0])
     assert_same(record(run_folder), record(pair))
     assert (run_folder / "metrics.jsonl").read_text() == (pair / "metrics.jsonl").read_text()
@@ -178,30 +178,30 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
 
 def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_folder: Path):
     device, chunks = jax.local_devices()[:1], []
-    with pytest.raises(runs.Interrupted):
-        runs.run(PAIR, run_folder, devices=device, report=chunks.append, stop=lambda: len(chunks) == 2)
+    with pytest.raises(runner.Interrupted):
+        runner.run(PAIR, run_folder, devices=device, report=chunks.append, stop=lambda: len(chunks) == 2)
     assert (run_folder / "checkpoint.npz").exists()
-    runs.run(PAIR, run_folder, devices=device)
+    runner.run(PAIR, run_folder, devices=device)
     assert_same(record(run_folder), record(pair))
 
 
 def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch):
     before = snapshot(pair)
-    monkeypatch.setattr(runs, "open_program", lambda *args: pytest.fail("the job was run again"))
-    summary = runs.run(PAIR, pair)
-    assert summary == checkpoint.read_json(pair / "summary.json")
+    monkeypatch.setattr(runner, "open_program", lambda *args: pytest.fail("the job was run again"))
+    summary = runner.run(PAIR, pair)
+    assert summary == storage.read_json(pair / "summary.json")
     assert snapshot(pair) == before
 
 
 def test_a_folder_of_another_job_is_refused_by_the_field_that_differs(pair: Path):
     before = snapshot(pair)
     with pytest.raises(UserError, match=r"seeds 2 there, 3 now"):
-        runs.run(dataclasses.replace(PAIR, seeds=3), pair)
+        runner.run(dataclasses.replace(PAIR, seeds=3), pair)
     assert snapshot(pair) == before
 
 
 def test_the_summary_scores_each_lane_from_its_record(pair: Path):
-    summary, returns = checkpoint.read_json(pair / "summary.json"), record(pair)["returns"]
+    summary, returns = storage.read_json(pair / "summary.json"), record(pair)["returns"]
     assert summary["job"] == PAIR.to_json()
     assert [lane["seed"] for lane in summary["lanes"]] == [0, 1]
     assert [lane["diverged"] for lane in summary["lanes"]] == [-1, -1]
@@ -215,8 +215,8 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
     calm = dataclasses.replace(base, learning_rate=(1e-3, 5e-4))
     told: list[list[int]] = []
     device = jax.local_devices()[:1]
-    lost = runs.run(base, tmp_path / "lost", devices=device, report=lambda progress: told.append(progress.diverged))
-    kept = runs.run(calm, tmp_path / "kept", devices=device)
+    lost = runner.run(base, tmp_path / "lost", devices=device, report=lambda progress: told.append(progress.diverged))
+    kept = runner.run(calm, tmp_path / "kept", devices=device)
     assert told[-1] == [1]
     assert [lane["learning_rate"] for lane in lost["lanes"]] == [1e-3, 1e30]
     assert lost["lanes"][0]["diverged"] == -1
@@ -234,9 +234,9 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
 def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story, run_folder: Path):
     job, devices, chunks = dataclasses.replace(PAIR, seeds=6), jax.local_devices(), []
     assert len(devices) > 1
-    with pytest.raises(runs.Interrupted):
-        runs.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
-    runs.run(job, run_folder, devices=devices[:2])
+    with pytest.raises(runner.Interrupted):
+        runner.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
+    runner.run(job, run_folder, devices=devices[:2])
     found, wanted = record(run_folder), record(story.reference)
     for name in records.PER_EPISODE:
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
@@ -253,8 +253,7 @@ def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
         program.begin()
         program.advance(30)
     first, lone = (
-        {name: array[:1] for name, array in checkpoint.leaves_of(program.state()).items()}
-        for program in (company, alone)
+        {name: array[:1] for name, array in storage.leaves_of(program.state()).items()} for program in (company, alone)
     )
     assert_same(lone, first)
 
@@ -358,12 +357,12 @@ def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
 
 
 def test_a_chunk_divides_the_episodes_where_it_can():
-    assert runs.rounds_per_chunk(18, 1000) == 100
-    assert runs.rounds_per_chunk(18, 101) == 101
-    assert runs.rounds_per_chunk(18, 5) == 5
-    assert runs.rounds_per_chunk(5000, 7) == 1
-    assert runs.rounds_per_chunk(1, 10) == runs.rounds_per_chunk(1, 3000) == 500  # updates, not episodes
-    assert runs.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
+    assert runner.rounds_per_chunk(18, 1000) == 100
+    assert runner.rounds_per_chunk(18, 101) == 101
+    assert runner.rounds_per_chunk(18, 5) == 5
+    assert runner.rounds_per_chunk(5000, 7) == 1
+    assert runner.rounds_per_chunk(1, 10) == runner.rounds_per_chunk(1, 3000) == 500  # updates, not episodes
+    assert runner.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 
 def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
@@ -420,7 +419,7 @@ def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
     job = Job("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
     with folders.alone_in(folder), pytest.raises(UserError, match="another process"):
-        runs.run(job, folder)
+        runner.run(job, folder)
     assert not (folder / "summary.json").exists()
 
 

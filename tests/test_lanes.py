@@ -13,12 +13,12 @@ import pytest
 from conftest import tiny_task
 from trees import assert_same
 
-from tenuto import compiled
-from tenuto.compiled import Program
 from tenuto.envs import Chain
-from tenuto.jobs import Job
-from tenuto.records import Records
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
 from tenuto.schedules import linear
+from tenuto.trainers import compiled
+from tenuto.trainers.compiled import Program
 
 AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
 ALONE = ("ddqn", "ute")

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto import envs, exact
 from tenuto.agents import Agent
-from tenuto.envs import Lava
+from tenuto.envs import Lava, registry
 from tenuto.envs.lava import LavaState
 from tenuto.errors import UserError
+from tenuto.experiments import exact
 from tenuto.extensions import Uncertain
 from tenuto.loop import Networks, Task
 from tenuto.plan import Plan
@@ -217,7 +217,7 @@ def test_every_step_from_every_cell_and_time_equals_the_twins(name):
     places, times = walkers_of(rows), (0, 1, 47, 48, 49)
     cases = [(p, t, a) for p in places for t in times for a in range(4)]
     cells = np.asarray([number(rows, p) for p, _, _ in cases])
-    env = envs.make(f"lava-{name}")
+    env = registry.make(f"lava-{name}")
     after = jax.vmap(lambda cell, time, action: env.step(LavaState(cell, time), action, KEY))
     state, step = jax.device_get(
         after(cells, np.asarray([t for _, t, _ in cases]), np.asarray([a for _, _, a in cases]))
@@ -262,7 +262,7 @@ def test_at_the_limit_only_free_ground_is_the_clocks_doing(ahead_of_it, reward, 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_papers_maps_are_six_by_ten_with_lava_where_the_paper_has_it(name):
-    env = envs.make(f"lava-{name}")
+    env = registry.make(f"lava-{name}")
     assert env.rows() == paper_map(name)
     assert env.shape == (6, 10)
     assert env.obs_size == env.places == 60
@@ -270,7 +270,7 @@ def test_the_papers_maps_are_six_by_ten_with_lava_where_the_paper_has_it(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shortest_way_earns_the_best_return_and_the_nearest_lava_the_worst(name):
-    rows, env = paper_map(name), envs.make(f"lava-{name}")
+    rows, env = paper_map(name), registry.make(f"lava-{name}")
     place, way = start_of(rows), []
     while letter(rows, place) != "G":
         nexts = {a: ahead(rows, place, a) for a in range(4)}
@@ -287,7 +287,7 @@ def test_a_shortest_way_earns_the_best_return_and_the_nearest_lava_the_worst(nam
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shortest_ways_have_13_15_and_20_steps_and_the_limit_is_50(name):
-    rows, env = paper_map(name), envs.make(f"lava-{name}")
+    rows, env = paper_map(name), registry.make(f"lava-{name}")
     (goal,) = [i for i, x in enumerate("".join(rows)) if x == "G"]
     assert steps_to_goal(rows, start_of(rows)) == env.distances()[goal] == SHORTEST[name]
     assert env.limit == env.longest_episode() == 50
@@ -347,7 +347,7 @@ def test_the_shortest_episode_enters_the_nearest_lava_or_goal_unless_the_clock_i
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_shortest_episode_of_the_papers_maps_is_two_steps_into_lava(name):
-    assert envs.make(f"lava-{name}").shortest_episode() == 2
+    assert registry.make(f"lava-{name}").shortest_episode() == 2
 
 
 def test_the_shortest_episode_without_lava_is_the_way_to_the_goal():
@@ -395,7 +395,7 @@ def assert_options_as_played(rows, gamma, longest):
 @pytest.mark.parametrize("name", NAMES)
 def test_best_values_are_the_discounted_prize_at_the_end_of_a_shortest_way(name, gamma):
     rows = paper_map(name)
-    values = exact.best_values(envs.make(f"lava-{name}"), gamma)
+    values = exact.best_values(registry.make(f"lava-{name}"), gamma)
     places = walkers_of(rows)
     want = [best_of(rows, p, gamma) for p in places]
     np.testing.assert_allclose(values[[number(rows, p) for p in places]], want, rtol=1e-12)
@@ -433,7 +433,7 @@ def test_an_option_that_ends_the_episode_with_its_last_step_is_whole():
 @pytest.mark.parametrize("name", NAMES)
 def test_the_best_option_again_and_again_is_a_shortest_way_from_everywhere(name):
     rows = paper_map(name)
-    value = exact.options(envs.make(f"lava-{name}"), 0.99, J).value
+    value = exact.options(registry.make(f"lava-{name}"), 0.99, J).value
     for begin in walkers_of(rows):
         place, steps = begin, 0
         while letter(rows, place) in ".S" and steps < 50:
@@ -508,7 +508,7 @@ def test_ansi_shows_the_agent_on_the_map_with_a_line_per_row():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rgb_array_is_a_tile_of_sixteen_pixels_per_cell_with_a_colour_per_letter(name):
-    rows, env = paper_map(name), envs.make(f"lava-{name}")
+    rows, env = paper_map(name), registry.make(f"lava-{name}")
     picture = env.render(LavaState(jnp.int32(31), jnp.int32(0)), "rgb_array")
     assert picture.dtype == np.uint8
     assert picture.shape == (6 * 16, 10 * 16, 3)
@@ -524,7 +524,7 @@ def test_rgb_array_is_a_tile_of_sixteen_pixels_per_cell_with_a_colour_per_letter
 
 @pytest.mark.parametrize("mode", ["human", "", "ANSI"])
 def test_an_unknown_render_mode_is_refused(mode):
-    env = envs.make("lava-cliff")
+    env = registry.make("lava-cliff")
     with pytest.raises(UserError, match=f"'{mode}'.*ansi or rgb_array"):
         env.render(env.reset(KEY)[0], mode)
 
@@ -548,7 +548,7 @@ OWN = ("S..#", "##..", "G...")
 def test_an_own_map_is_read_and_given_back(tmp_path, text):
     path = tmp_path / "my own: map.txt"
     path.write_bytes(text)
-    env = envs.make(f"lava:{path}")
+    env = registry.make(f"lava:{path}")
     assert isinstance(env, Lava)
     assert env.rows() == OWN
     assert env.shape == (3, 4)
@@ -561,7 +561,7 @@ def test_an_own_map_is_read_and_given_back(tmp_path, text):
 def test_an_own_map_is_found_beside_the_user(tmp_path, monkeypatch):
     (tmp_path / "own.map").write_text("\n".join(OWN))
     monkeypatch.chdir(tmp_path)
-    assert envs.make("lava:own.map").rows() == OWN
+    assert registry.make("lava:own.map").rows() == OWN
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,7 @@ def test_a_bad_map_file_is_refused_by_name_and_reason(tmp_path, text, reason):
     path = tmp_path / "bad.map"
     path.write_bytes(text)
     with pytest.raises(UserError) as refused:
-        envs.make(f"lava:{path}")
+        registry.make(f"lava:{path}")
     message = str(refused.value)
     assert message.startswith(f"{path}: ")
     assert reason in message
@@ -603,7 +603,7 @@ def test_a_bad_map_file_is_refused_by_name_and_reason(tmp_path, text, reason):
 def test_a_missing_file_and_a_folder_are_refused_by_name_and_reason(tmp_path, name, reason):
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError) as refused:
-        envs.make(f"lava:{tmp_path / name}")
+        registry.make(f"lava:{tmp_path / name}")
     message = str(refused.value)
     assert message.startswith(f"{tmp_path / name}: ")
     assert reason in message
@@ -634,18 +634,18 @@ def test_the_largest_map_still_tells_its_last_cell_from_its_first():
 
 @pytest.mark.parametrize("name", ["lava-cliff", "lava-bridge", "lava-zigzag", "lava:x", "lava:maps/own.txt"])
 def test_lava_maps_and_files_are_of_one_family(name):
-    assert envs.family(name) == "lava"
+    assert registry.family(name) == "lava"
 
 
 @pytest.mark.parametrize("name", ["lava-brigde", "Lava-Bridge", "lava_bridge"])
 def test_a_misspelt_map_is_refused_with_the_nearest_one(name):
-    for ask in (envs.family, envs.make):
+    for ask in (registry.family, registry.make):
         with pytest.raises(UserError, match=f"'{name}': did you mean 'lava-bridge'"):
             ask(name)
 
 
 @pytest.mark.parametrize("name", ["bridge", "lava", "lava-", "lava-lava-bridge", "lava-bridge ", "my-lava-bridge", ""])
 def test_a_name_that_is_not_quite_one_is_refused(name):
-    for ask in (envs.family, envs.make):
+    for ask in (registry.family, registry.make):
         with pytest.raises(UserError, match=f"unknown environment '{name}'"):
             ask(name)

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from tenuto.compiled import Program
 from tenuto.envs.chain import LEFT, RIGHT
-from tenuto.jobs import Job
-from tenuto.records import Records
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
+from tenuto.trainers.compiled import Program
 
 LANES, EPISODES = 4, 300
 

@@ -10,8 +10,8 @@ import pytest
 from conftest import tiny_task
 
 from tenuto import loop
-from tenuto.compiled import Program
 from tenuto.envs.chain import ChainState
+from tenuto.trainers.compiled import Program
 from tenuto.types import TimeStep
 
 AGENTS = ("ddqn", "dar", "temporl", "ute")

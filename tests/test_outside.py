@@ -17,15 +17,15 @@ from gymnasium.wrappers import FrameStackObservation, MaxAndSkipObservation, Rep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto import nets, spelling
+from tenuto import nets
 from tenuto.actions import DoubleQ
+from tenuto.envs.gym.make import inspect, made, maker, open_crowd
+from tenuto.envs.gym.spaces import LARGEST, WIDEST, Interface, Outside, frames_per_step, read_space, spell_space
+from tenuto.envs.gym.vector import JUDGING, TRAINING, episode_seed
 from tenuto.errors import UserError
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.nets import NATURE, SMALL, Convolution, Convolutions, Filters
-from tenuto.outside import Interface, Outside, inspect, maker, open_crowd
-from tenuto.outside.crowd import JUDGING, TRAINING, episode_seed
-from tenuto.outside.interface import LARGEST, WIDEST, frames_per_step, read_space, spell_space
-from tenuto.outside.opening import made
+from tenuto.runs import serial
 from tenuto.spaces import Box, Discrete
 
 TWO = spaces.Discrete(2)
@@ -319,9 +319,9 @@ def test_a_space_spelled_in_json_is_read_again_as_the_same_space(space: Any, see
     assert again == space
     space.seed(seed)
     read, obs = interface(space), space.sample()
-    spelled = json.loads(json.dumps(spelling.spell(read.spec)))
-    spec = spelling.read(spelled)
-    assert spelling.spell(spec) == spelling.spell(read.spec)
+    spelled = json.loads(json.dumps(serial.spell(read.spec)))
+    spec = serial.read(spelled)
+    assert serial.spell(spec) == serial.spell(read.spec)
     assert jax.tree.structure(spec) == jax.tree.structure(read.spec)
     jax.tree.map(np.testing.assert_array_equal, spec, read.spec)
     np.testing.assert_array_equal(Interface.from_spec(spec).read(obs), read.read(obs))

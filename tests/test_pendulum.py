@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tenuto import envs
-from tenuto.envs import Pendulum
+from tenuto.envs import Pendulum, registry
 from tenuto.envs.pendulum import PendulumState
 from tenuto.errors import UserError
 
@@ -222,12 +221,12 @@ def test_there_is_one_place():
 
 @pytest.mark.parametrize(("name", "old_rule"), [("pendulum-v0", True), ("pendulum-v1", False)])
 def test_environments_by_name(name, old_rule):
-    env = envs.make(name)
+    env = registry.make(name)
     assert isinstance(env, Pendulum)
     assert env.old_rule is old_rule
     assert env.longest_episode() == LIMIT
-    assert envs.family(name) == "pendulum"
-    assert name in envs.ENVIRONMENTS
+    assert registry.family(name) == "pendulum"
+    assert name in registry.ENVIRONMENTS
 
 
 @pytest.mark.parametrize(
@@ -240,7 +239,7 @@ def test_environments_by_name(name, old_rule):
         ("pendulum-v2", "pendulum-v"),
     ],
 )
-@pytest.mark.parametrize("ask", [envs.make, envs.family])
+@pytest.mark.parametrize("ask", [registry.make, registry.family])
 def test_a_misspelt_name_is_answered_with_the_right_one(ask, wrong, right):
     with pytest.raises(UserError, match=f"unknown environment '{wrong}': did you mean '{right}"):
         ask(wrong)
@@ -248,4 +247,4 @@ def test_a_misspelt_name_is_answered_with_the_right_one(ask, wrong, right):
 
 def test_a_name_like_no_other_is_answered_with_all():
     with pytest.raises(UserError, match=r"known: .*pendulum-v1, pendulum-v0"):
-        envs.make("xyzzy")
+        registry.make("xyzzy")

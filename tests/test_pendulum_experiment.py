@@ -7,15 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from tenuto import cli, folders, runs, settings
+from tenuto import cli, settings
 from tenuto.actions import DDPG, SAC
 from tenuto.errors import UserError
-from tenuto.experiments import EXPERIMENTS, pendulum
+from tenuto.experiments import EXPERIMENTS, pendulum, published
 from tenuto.extensions import SkipQ, Uncertain
-from tenuto.jobs import Job
-from tenuto.records import Records
-from tenuto.report import cells, published
-from tenuto.runs import Interrupted
+from tenuto.report import cells
+from tenuto.runs import folders, runner
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
+from tenuto.runs.runner import Interrupted
 
 SEEDS, EPISODES = 2, 3
 SMALL = {DDPG: {"hidden": (4,)}, SAC: {"hidden": (4,)}, SkipQ: {"after": (4,)}, Uncertain: {"shared": (4,), "heads": 3}}
@@ -104,8 +105,8 @@ def test_a_run_that_was_stopped_between_evaluations_goes_on_to_the_same_end(fold
     job = folders.load_job(whole)
     asked = iter([False] * 7 + [True])  # after the first evaluation
     with pytest.raises(Interrupted):
-        runs.run(job, tmp_path / "cut", stop=lambda: next(asked))
-    runs.run(job, tmp_path / "cut")
+        runner.run(job, tmp_path / "cut", stop=lambda: next(asked))
+    runner.run(job, tmp_path / "cut")
     for name in ("records.npz", "networks.npz"):
         one, other = (np.load(path / name) for path in (whole, tmp_path / "cut"))
         assert set(one) == set(other)
@@ -133,7 +134,7 @@ def test_the_last_third_is_a_lanes_own_and_ends_with_its_training():
 
 def test_evaluation_can_be_asked_for_elsewhere(tmp_path):
     job = Job("chain-5", "random", seeds=2, episodes=30, evaluate_every=100, evaluation_episodes=3)
-    runs.run(job, tmp_path / "chain")
+    runner.run(job, tmp_path / "chain")
     kept = folders.read_records(tmp_path / "chain")
     assert kept["evaluation_returns"].shape[2] == 3
     # Updates, and so chunks, come every 13 steps: an evaluation follows the first chunk that passes a hundred.

@@ -31,12 +31,13 @@ from gymnasium import spaces
 from kept_files import assert_same, snapshot
 
 import tenuto
-from tenuto import Agent, Run, UserError, folders, loop, policy
+from tenuto import Agent, Run, UserError, loop, policy
 from tenuto.envs import Lava, lava
+from tenuto.envs.gym.spaces import Interface
+from tenuto.envs.gym.vector import JUDGING, episode_seed
 from tenuto.extensions import AbstractExtension, Joint
-from tenuto.outside import Interface
-from tenuto.outside.crowd import JUDGING, episode_seed
 from tenuto.policy import Policy
+from tenuto.runs import folders
 
 
 def seeing(space: spaces.Space[Any], small: Run) -> Policy:

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tenuto import checkpoint, cli, folders, jobs, runs, stats
+from tenuto import cli
 from tenuto.errors import UserError
-from tenuto.experiments import chain
+from tenuto.experiments import chain, published
 from tenuto.experiments import reproduce as reproduce_module
-from tenuto.report import cells, figures, published, tables
+from tenuto.report import cells, figures, stats, tables
 from tenuto.report.cells import Cell
+from tenuto.runs import folders, jobs, runner, storage
 
 KEYS = ["table", "row", "column", "setting", "published", "mean", "sd", "ci95", "seeds", "steps", "seconds"]
 
@@ -343,7 +344,7 @@ def test_its_table_shows_the_papers_numbers(made: Path):
 
 def test_made_again_no_job_is_run_again_and_the_numbers_stay(made: Path, monkeypatch: pytest.MonkeyPatch):
     before, numbers = snapshot(made / "jobs"), (made / "cells.json").read_bytes()
-    monkeypatch.setattr(runs, "open_program", lambda *args: pytest.fail("a job was run again"))
+    monkeypatch.setattr(runner, "open_program", lambda *args: pytest.fail("a job was run again"))
     assert reproduce(made) == 0
     assert snapshot(made / "jobs") == before
     assert (made / "cells.json").read_bytes() == numbers
@@ -381,7 +382,7 @@ def test_cells_and_lanes_that_were_lost_are_made_again(made: Path, tmp_path: Pat
 
 def test_the_summary_of_each_job_names_its_configuration(made: Path):
     for folder in (made / "jobs").iterdir():
-        summary = checkpoint.read_json(folder / "summary.json")
+        summary = storage.read_json(folder / "summary.json")
         assert jobs.Job.from_json(summary["job"]).name == folder.name
 
 

@@ -13,9 +13,9 @@ from test_replay import BOTH, Steps, play, played_to_the_end
 from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
+from tenuto.envs.gym.atari import Atari
 from tenuto.extensions import Joint
 from tenuto.loop import Lane, Task
-from tenuto.outside.atari import Atari
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Pairs, Replay, Screens
 from tenuto.types import Span, TimeStep

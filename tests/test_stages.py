@@ -17,13 +17,13 @@ from tenuto import loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
-from tenuto.compiled import STAGES, Chunk, Program, Running, summarise
 from tenuto.envs import Lava
 from tenuto.extensions import Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
-from tenuto.records import PER_EPISODE, Records, auc
+from tenuto.runs.records import PER_EPISODE, Records, auc
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
+from tenuto.trainers.compiled import STAGES, Chunk, Program, Running, summarise
 from tenuto.types import Event
 
 # Streams of events, summed up in chunks.

@@ -29,8 +29,10 @@ from api_runs import (
 from kept_files import Trap, assert_same, snapshot
 
 import tenuto
-from tenuto import Run, UserError, checkpoint, cli, folders, host, runs
-from tenuto.jobs import Given, Job
+from tenuto import Run, UserError, cli
+from tenuto.runs import folders, runner, storage
+from tenuto.runs.jobs import Given, Job
+from tenuto.trainers import host
 
 
 class MotorError(Exception):
@@ -185,14 +187,14 @@ def test_an_unfinished_run_whose_configuration_was_changed_does_not_go_on(run_fo
     """What was begun is what is ended: each of these is the flip of a bit."""
     job = Job(LINE, "some", seeds=3, steps=60, evaluate_every=0, given=Given(agent=RANDOM, plan=PLAN))
     asked: list[None] = []
-    with pytest.raises(runs.Interrupted):
-        runs.run(job, run_folder, stop=lambda: bool(asked.append(None)) or len(asked) > 30)
+    with pytest.raises(runner.Interrupted):
+        runner.run(job, run_folder, stop=lambda: bool(asked.append(None)) or len(asked) > 30)
     config = run_folder / "config.json"
     assert old in config.read_text()
     config.write_text(config.read_text().replace(old, new, 1))
     before = snapshot(run_folder)
     with pytest.raises(UserError):
-        runs.run(folders.load_job(run_folder), run_folder)
+        runner.run(folders.load_job(run_folder), run_folder)
     assert snapshot(run_folder) == before
 
 
@@ -274,7 +276,7 @@ def test_a_run_whose_arrays_are_cut_is_refused_by_the_files_name(trained: Run, t
 def test_a_flipped_bit_in_a_runs_arrays_is_found_or_changes_nothing(trained: Run, tmp_path: Path, name: str):
     folder = copied(trained, tmp_path / "copy")
     whole = (folder / name).read_bytes()
-    networks = checkpoint.leaves_of(folders.read_networks(trained.folder))
+    networks = storage.leaves_of(folders.read_networks(trained.folder))
     refused, places = 0, range(0, len(whole), len(whole) // 60)
     for number, place in enumerate(places):
         changed = bytearray(whole)
@@ -286,7 +288,7 @@ def test_a_flipped_bit_in_a_runs_arrays_is_found_or_changes_nothing(trained: Run
             refused += 1
         else:
             assert_same(records_of(tenuto.load(folder)), records_of(trained))
-            assert_same(checkpoint.leaves_of(folders.read_networks(folder)), networks)
+            assert_same(storage.leaves_of(folders.read_networks(folder)), networks)
     assert refused > len(places) // 3  # what is left are the archive's dates and the like
 
 

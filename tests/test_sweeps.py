@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tenuto import folders
 from tenuto.envs.lava import MAPS
 from tenuto.errors import UserError
-from tenuto.jobs import Job
+from tenuto.runs import folders
+from tenuto.runs.jobs import Job
 
 SWEEP = Job(
     ("lava-zigzag", "lava-cliff"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from tenuto.commands import Command
+from tenuto.cli.commands import Command
 
 ROOT = Path(__file__).parent.parent
 # Written in pieces, so that this file does not match itself.

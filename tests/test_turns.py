@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tenuto import handover, host, turns
-from tenuto.jobs import Job
-from tenuto.outside.crowd import Seen, Trouble
+from tenuto.envs.gym.vector import Seen, Trouble
+from tenuto.runs.jobs import Job
+from tenuto.trainers import buffers, host, host_step
 
 LANES = 3
 few = settings(max_examples=25, deadline=None)  # each compiles
@@ -43,8 +43,8 @@ def trees(draw: st.DrawFn) -> dict[str, np.ndarray]:
 def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarray]):
     whole = jax.tree.map(jnp.asarray, tree)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(handover, "SMALL", 8)
-        form = handover.Form.of(whole)
+        patch.setattr(buffers, "SMALL", 8)
+        form = buffers.Form.of(whole)
         leaves = form.apart(whole)
         same(form.together(leaves), whole)
         for i, (leaf, small) in enumerate(zip(whole.values(), form.small(), strict=True)):
@@ -58,8 +58,8 @@ def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarr
 @given(trees())
 def test_the_device_finds_on_the_desk_what_was_seen(first: dict[str, np.ndarray]):
     """Each time anew, in the same memory."""
-    desk, form = handover.Desk(), handover.Form.of(first)
-    read = jax.jit(lambda seen: handover.from_desk(seen, LANES, form))
+    desk, form = buffers.Desk(), buffers.Form.of(first)
+    read = jax.jit(lambda seen: buffers.from_desk(seen, LANES, form))
     found = desk.write(first)
     same(read(found), jax.tree.map(jnp.asarray, first))
     other = jax.tree.map(lambda x: np.roll(x, 1, axis=0), first)
@@ -75,9 +75,9 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     compiled once: when a run begins, in the midst of it, at a chunk's begin and after a restore it is called alike."""
     program = opened(overlap, monkeypatch)
     places: dict[Any, set[int]] = {}
-    turn = turns.Body.turn
+    turn = host_step.Body.turn
 
-    def watched(body: turns.Body, shown: Seen, learn: bool) -> None:
+    def watched(body: host_step.Body, shown: Seen, learn: bool) -> None:
         turn(body, shown, learn)
         parts = {"state": body._state, "clock": [body._clock], "events": [body._events]} | body._brain
         if overlap:  # else they are made after each update, by a call of their own
@@ -89,9 +89,9 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     with jax.log_compiles():
         program.begin()
         program.advance(2)
-        monkeypatch.setattr(turns.Body, "turn", watched)
+        monkeypatch.setattr(host_step.Body, "turn", watched)
         program.advance(6)
-        monkeypatch.setattr(turns.Body, "turn", turn)
+        monkeypatch.setattr(host_step.Body, "turn", turn)
         program.restore(jax.device_get(program.state()), program.t, program.journal())
         program.advance(2)
     program.close()
@@ -104,8 +104,8 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
 
 def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.Program:
     """A small program, some of whose arrays count as large."""
-    patch.setattr(turns, "LARGE", 64)
-    patch.setattr(handover, "SMALL", 32)
+    patch.setattr(host_step, "LARGE", 64)
+    patch.setattr(buffers, "SMALL", 32)
     job = Job("CartPole-v1", "ute", seeds=2, steps=64)
     tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
     return host.Program(tasks, [0, 1], job.open_crowd, overlap)

@@ -23,15 +23,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import tenuto
-from tenuto import Run, UserError, cli, folders, metrics, policy, runs, showing, stats, trackers
-from tenuto.jobs import Given, Job
-from tenuto.outside import Interface
-from tenuto.outside.crowd import SHOWING, episode_seed
-from tenuto.outside.interface import frames_per_step
-from tenuto.outside.ours import CompiledEnv
-from tenuto.records import Records
-from tenuto.report import curves
+from tenuto import Run, UserError, cli, play, policy
+from tenuto.envs.gym.export import CompiledEnv
+from tenuto.envs.gym.spaces import Interface, frames_per_step
+from tenuto.envs.gym.vector import SHOWING, episode_seed
+from tenuto.report import curves, stats
 from tenuto.report.curves import Curve
+from tenuto.runs import folders, metrics, runner, trackers
+from tenuto.runs.jobs import Given, Job
+from tenuto.runs.records import Records
 
 JUDGED: dict[str, Any] = {
     "steps": 310,
@@ -88,10 +88,10 @@ class CrashError(Exception):
     """What a power cut would be."""
 
 
-def crash_after(chunks: int) -> Callable[[runs.Progress], None]:
-    told: list[runs.Progress] = []
+def crash_after(chunks: int) -> Callable[[runner.Progress], None]:
+    told: list[runner.Progress] = []
 
-    def report(progress: runs.Progress) -> None:
+    def report(progress: runner.Progress) -> None:
         told.append(progress)
         if len(told) == chunks:
             raise CrashError
@@ -111,16 +111,16 @@ class Story(NamedTuple):
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     place = tmp_path_factory.mktemp("story")
     job, whole, crashed = job_of(), place / "whole", place / "crashed"
-    runs.run(job, whole, track=["tensorboard"])
+    runner.run(job, whole, track=["tensorboard"])
     with pytest.raises(CrashError):
-        runs.run(job, crashed, report=crash_after(7), checkpoint_seconds=0, track=["tensorboard"])
+        runner.run(job, crashed, report=crash_after(7), checkpoint_seconds=0, track=["tensorboard"])
     steps = [line["step"] for line in lines_of(crashed)]
     for events in crashed.rglob("events.out.tfevents.*"):  # named by the second: the crash was some time ago
         events.rename(events.with_name("events.out.tfevents.1000000000.here"))
     with open(crashed / "metrics.jsonl", "a") as lines, open(crashed / "metrics.csv", "a") as table:
         lines.write('{"step": 160, "epis')  # a line the crash cut
         table.write("160,0,0,")
-    runs.run(job, crashed, track=["tensorboard"])
+    runner.run(job, crashed, track=["tensorboard"])
     return Story(whole, crashed, steps)
 
 
@@ -128,8 +128,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that was stopped after an evaluation."""
     folder, chunks = tmp_path_factory.mktemp("unfinished") / "run", []
-    with pytest.raises(runs.Interrupted):
-        runs.run(job_of(), folder, report=chunks.append, stop=lambda: len(chunks) == 7)
+    with pytest.raises(runner.Interrupted):
+        runner.run(job_of(), folder, report=chunks.append, stop=lambda: len(chunks) == 7)
     return folder
 
 
@@ -227,11 +227,11 @@ def test_going_on_after_a_stop_in_mid_chunk_neither_doubles_nor_loses_a_line(tmp
         asked.append(None)
         return len(asked) > 31
 
-    with pytest.raises(runs.Interrupted):
-        runs.run(job_of(), tmp_path / "run", stop=stop)
+    with pytest.raises(runner.Interrupted):
+        runner.run(job_of(), tmp_path / "run", stop=stop)
     before = lines_of(tmp_path / "run")
     assert before[-1]["step"] % 20
-    runs.run(job_of(), tmp_path / "run")
+    runner.run(job_of(), tmp_path / "run")
     lines, kept = lines_of(tmp_path / "run"), folders.read_records(tmp_path / "run")
     assert lines[: len(before)] == before
     assert [line["step"] for line in lines] == kept["clock"].tolist()
@@ -266,8 +266,8 @@ def test_frames_are_multiplied_through_wrappers_and_a_number_that_varies_is_no_c
     table.keep(0)
     assert (tmp_path / "metrics.csv").read_text().startswith("step,lane,seed,")
     spec = Interface.of(skipping, "here").spec
-    assert ["plays 8 to 16." in note for note in runs._frames_note(spec, 0)] == [True]
-    assert runs._frames_note(spec, 20) == []
+    assert ["plays 8 to 16." in note for note in runner._frames_note(spec, 0)] == [True]
+    assert runner._frames_note(spec, 20) == []
 
 
 # ---- Trackers
@@ -333,7 +333,7 @@ def test_weights_and_biases_offline_keeps_a_run_per_lane_in_the_runs_folder(
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.chdir(tmp_path)
     try:
-        runs.run(job_of(), tmp_path / "run", track=["wandb"])
+        runner.run(job_of(), tmp_path / "run", track=["wandb"])
     finally:
         wandb.teardown()
     kept = sorted((tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb"), key=lambda path: path.name)
@@ -383,7 +383,7 @@ def test_a_tracker_that_is_not_installed_says_what_to_install_before_anything_is
 
     monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(UserError, match=rf"needs the package {package}: pip install 'tenuto\[{kind}\]'"):
-        runs.run(job_of(), tmp_path / "run", track=[kind])
+        runner.run(job_of(), tmp_path / "run", track=[kind])
     with pytest.raises(UserError, match="pip install"):
         trackers.open_tracker(kind, tmp_path, "some", [{"seed": 0}])
     assert list(tmp_path.iterdir()) == []
@@ -417,10 +417,10 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     call: dict[str, Any] = {"steps": 60, "seeds": 3, "evaluate_every": 0}
     folder, given = tmp_path_factory.mktemp("played") / "run", Given(agent=RANDOM, plan=PLAN)
     if request.param == "compiled":
-        runs.run(Job(f"lava:{map_file}", "some", given=given, **call), folder)
+        runner.run(Job(f"lava:{map_file}", "some", given=given, **call), folder)
     else:
         args = json.dumps({"map": str(map_file)})
-        runs.run(Job("tenuto/Lava-v0", "some", env_args=args, given=given, **call), folder)
+        runner.run(Job("tenuto/Lava-v0", "some", env_args=args, given=given, **call), folder)
     return tenuto.load(folder)
 
 
@@ -464,12 +464,12 @@ def test_evaluating_one_lane_leaves_the_others_out(played: Run, capsys: pytest.C
 
 def slow_strip(picture: np.ndarray, most: int, length: int, done: int) -> np.ndarray:
     """The strip by hand: a field per step that could be held, black lines above it and between fields."""
-    strip = np.zeros((showing.STRIP, picture.shape[1], 3), np.uint8)
+    strip = np.zeros((play.STRIP, picture.shape[1], 3), np.uint8)
     for x in range(picture.shape[1]):
         field = x * most // picture.shape[1]
         first = x > 0 and (x - 1) * most // picture.shape[1] != field
         if not first:
-            strip[1:, x] = showing.DONE if field < done else showing.AHEAD if field < length else showing.EMPTY
+            strip[1:, x] = play.DONE if field < done else play.AHEAD if field < length else play.EMPTY
     return np.concatenate([picture, strip])
 
 
@@ -479,9 +479,7 @@ def test_the_strip_shows_what_is_held_and_what_is_done(most: int, wide: int, dat
     length = data.draw(st.integers(0, most))
     done = data.draw(st.integers(0, length))
     picture = np.random.default_rng(0).integers(0, 256, (5, wide, 3), np.uint8)
-    np.testing.assert_array_equal(
-        showing.with_strip(picture, most, length, done), slow_strip(picture, most, length, done)
-    )
+    np.testing.assert_array_equal(play.with_strip(picture, most, length, done), slow_strip(picture, most, length, done))
 
 
 def frames_of(path: Path) -> tuple[list[np.ndarray], list[int]]:
@@ -501,7 +499,7 @@ def test_a_film_shows_an_episode_of_the_best_lane_and_what_it_holds(
     out = tenuto_says(capsys, "eval", played.folder, "--episodes", 2, "--video", tmp_path / "film.gif")
     said = next(line for line in out.splitlines() if "film.gif" in line)
     lane = int(said.split("episode of lane ")[1].split(",")[0])
-    every = [showing.evaluate(one, showing.maker_of(played.job), 2) for one in played]
+    every = [play.evaluate(one, play.maker_of(played.job), 2) for one in played]
     means = [mean([episode.episode_return for episode in episodes]) for episodes in every]
     assert means[lane] == max(means)
     episode = twin_episode(played, lane, 0, played[lane])
@@ -530,7 +528,7 @@ def test_a_film_can_be_an_mp4(played: Run, capsys: pytest.CaptureFixture[str], t
 def test_an_mp4_without_its_packages_says_what_to_install(played: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(UserError, match=r"pip install 'tenuto\[video\]'; a \.gif needs nothing"):
-        showing.film(played[0], showing.maker_of(played.job), tmp_path / "film.mp4")
+        play.film(played[0], play.maker_of(played.job), tmp_path / "film.mp4")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -556,14 +554,14 @@ def test_what_cannot_be_drawn_cannot_be_filmed(story: Story, tmp_path: Path, cap
     chain = CompiledEnv(tenuto.envs.Chain(5))
     learned = Run(story.whole)[0]
     with pytest.raises(UserError, match="cannot be drawn"):
-        showing.film(learned, lambda **options: CompiledEnv(chain.env_core, **options), tmp_path / "film.gif")
+        play.film(learned, lambda **options: CompiledEnv(chain.env_core, **options), tmp_path / "film.gif")
 
     class Silent(gymnasium.Wrapper[Any, Any, Any, Any]):
         def render(self) -> Any:
             return None
 
     with pytest.raises(UserError, match="NoneType, not a picture"):
-        showing.film(learned, lambda **options: Silent(gymnasium.make("CartPole-v1")), tmp_path / "film.gif")
+        play.film(learned, lambda **options: Silent(gymnasium.make("CartPole-v1")), tmp_path / "film.gif")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -703,8 +701,8 @@ def test_what_cannot_be_drawn_is_said(swept: Run, capsys: pytest.CaptureFixture[
     assert "no checkpoint yet" in complaint(capsys, "plot", early, "--out", tmp_path / "a.png")
     chunks: list[Any] = []
     calm = job_of(steps=300, evaluate_every=0, evaluation_episodes=None)
-    with pytest.raises(runs.Interrupted):
-        runs.run(calm, tmp_path / "calm", stop=lambda: bool(chunks.append(None)) or len(chunks) > 3)
+    with pytest.raises(runner.Interrupted):
+        runner.run(calm, tmp_path / "calm", stop=lambda: bool(chunks.append(None)) or len(chunks) > 3)
     assert "no finished episode" in complaint(capsys, "plot", tmp_path / "calm", "--out", tmp_path / "a.png")
     assert {path.name for path in tmp_path.iterdir()} == {"early", "calm"}
 

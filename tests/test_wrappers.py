@@ -21,9 +21,9 @@ import tenuto
 from tenuto import Agent, Plan
 from tenuto.actions import Uniform
 from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava
+from tenuto.envs.gym.export import CompiledEnv
 from tenuto.errors import UserError
 from tenuto.extensions import Joint
-from tenuto.outside.ours import CompiledEnv
 from tenuto.wrappers import ExtendedActions
 
 # What Gymnasium's checker says of every wrapper, of every environment without a spec, and of wide spaces.

@@ -14,11 +14,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
-from tenuto import checkpoint, compiled, folders, host, runs
-from tenuto.jobs import Given, Job
+from tenuto.envs.gym.spaces import Interface
+from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate
 from tenuto.loop import Lane
-from tenuto.outside import JUDGING, TRAINING, Interface, Separate
 from tenuto.replay import Replay
+from tenuto.runs import folders, runner, storage
+from tenuto.runs.jobs import Given, Job
+from tenuto.trainers import compiled, host
 
 SEEDS, LIMIT, STEPS = (5, 6, 7), 6, 240
 AGENT = tiny_task("ute-adaptive").agent
@@ -139,25 +141,25 @@ def stopping_at(step: int) -> Callable[[], bool]:
 
 
 def stopped_at(step: int, job: Job, folder: Path) -> None:
-    with pytest.raises(runs.Interrupted):
-        runs.run(job, folder, stop=stopping_at(step))
+    with pytest.raises(runner.Interrupted):
+        runner.run(job, folder, stop=stopping_at(step))
 
 
 def clock_of(folder: Path) -> int:
-    return checkpoint.load(folder / "checkpoint.npz")[1]["t"]
+    return storage.load(folder / "checkpoint.npz")[1]["t"]
 
 
 def outcome(folder: Path) -> dict[str, np.ndarray]:
     """What a finished run leaves, but for the clocks at which its chunks happened to end."""
     kept = folders.read_records(folder).arrays()
-    networks, _ = checkpoint.load(folder / "networks.npz")
-    best = checkpoint.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
+    networks, _ = storage.load(folder / "networks.npz")
+    best = storage.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
     kept = {name: array for name, array in kept.items() if name != "clock"}
     return kept | networks | {f"best {name}": array for name, array in best.items()}
 
 
 def whole_run(folder: Path) -> dict[str, np.ndarray]:
     """What a run that nothing stopped leaves."""
-    runs.run(job_of(), folder)
+    runner.run(job_of(), folder)
     assert not (folder / "log.txt").exists()
     return outcome(folder)

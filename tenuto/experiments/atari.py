@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from tenuto.envs.gym.atari import games as known_games
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
-from tenuto.experiments.entry import Entry, Experiment, Source
-from tenuto.jobs import Job
-from tenuto.outside.atari import games as known_games
+from tenuto.experiments import published_atari as published
+from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.experiments.published_atari import GAMES, LAMS, MUS
 from tenuto.report import cells, figures, tables
-from tenuto.report import published_atari as published
 from tenuto.report.cells import Cell
-from tenuto.report.published_atari import GAMES, LAMS, MUS
+from tenuto.runs.jobs import Job
 from tenuto.settings.atari import SETTINGS, STEPS
 
 PARTS = {

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from tenuto.agents import able
-from tenuto.experiments.entry import Entry, Experiment, Source
-from tenuto.jobs import Job
-from tenuto.report import published
+from tenuto.experiments import published
+from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.runs.jobs import Job
 from tenuto.settings.chain import EPISODES, SETTINGS
 from tenuto.spaces import Discrete
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from tenuto.agents import able
 from tenuto.envs import Lava
 from tenuto.envs.lava import MAPS
-from tenuto.experiments import measures
-from tenuto.experiments.entry import Entry, Experiment, Source
-from tenuto.jobs import Job
-from tenuto.report import figures, published
+from tenuto.experiments import measures, published
+from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.report import figures
+from tenuto.runs.jobs import Job
 from tenuto.settings.lava import EPISODES, SETTINGS
 from tenuto.spaces import Discrete
 

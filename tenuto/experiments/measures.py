@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tenuto import envs, exact, folders, records
+from tenuto import envs
 from tenuto.envs import Lava
-from tenuto.experiments.entry import Source
-from tenuto.jobs import Job
-from tenuto.records import Records
+from tenuto.experiments import exact
+from tenuto.experiments.experiment import Source
 from tenuto.report import figures
+from tenuto.runs import folders, records
+from tenuto.runs.jobs import Job
+from tenuto.runs.records import Records
 
 THE_END = 100_000  # steps: what the paper's Atari numbers are taken over
 

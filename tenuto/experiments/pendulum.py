@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from tenuto.errors import UserError
-from tenuto.experiments import measures
-from tenuto.experiments.entry import Entry, Experiment, Source
-from tenuto.jobs import Job
-from tenuto.report import cells, figures, published
+from tenuto.experiments import measures, published
+from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.report import cells, figures
 from tenuto.report.cells import Cell
+from tenuto.runs.jobs import Job
 from tenuto.settings.pendulum import EPISODES, SETTINGS
 
 PARTS = {

@@ -10,15 +10,15 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, folders, runs
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
-from tenuto.experiments.entry import Entry, Experiment
+from tenuto.experiments.experiment import Entry, Experiment
 from tenuto.experiments.measures import MEASURES
-from tenuto.jobs import Job
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
-from tenuto.runs import Interrupted, Progress
+from tenuto.runs import folders, runner, storage
+from tenuto.runs.jobs import Job
+from tenuto.runs.runner import Interrupted, Progress
 
 WIDE = 30  # lanes per CPU core from which a job is worth spreading over all cores; smaller ones run side by side
 
@@ -53,24 +53,24 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
     marker = folder / "experiment.json"
     asked = {"experiment": experiment, **fixed}
     if folders.exists(marker):
-        found = checkpoint.read_json(marker)
+        found = storage.read_json(marker)
         if not isinstance(found, dict):
-            raise checkpoint.damaged(marker, ValueError("not the description of an experiment"))
+            raise storage.damaged(marker, ValueError("not the description of an experiment"))
         differing = [f"{k} {found.get(k)!r} there, {v!r} now" for k, v in asked.items() if found.get(k) != v]
         if differing:
             raise UserError(f"{folder} holds other results ({'; '.join(differing)}): choose another --out")
         return folder
     folders.make_folder(folder)
-    checkpoint.write_json(marker, {"tenuto": tenuto.__version__, **asked, "asked": []})
+    storage.write_json(marker, {"tenuto": tenuto.__version__, **asked, "asked": []})
     return folder
 
 
 def remember(folder: Path, asked: Sequence[Asked]) -> list[Asked]:
     """Note what the folder holds now; all that was ever asked of it, so that a report leaves nothing out."""
     marker = folder / "experiment.json"
-    found = checkpoint.read_json(marker)
+    found = storage.read_json(marker)
     everything = sorted({*map(tuple, found.get("asked", [])), *asked})
-    checkpoint.write_json(marker, found | {"asked": everything})
+    storage.write_json(marker, found | {"asked": everything})
     return everything
 
 
@@ -113,7 +113,7 @@ def _run_side_by_side(
         with lock:
             team = free.pop()
         try:
-            runs.run(
+            runner.run(
                 job,
                 folder / "jobs" / job.name,
                 devices=team,
@@ -149,7 +149,7 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
 
 def fill(entry: Entry, folder: Path) -> Cell:
     """The cell of an entry, from the finished job."""
-    summary = checkpoint.read_json(measures.folder_of(entry.source, folder) / "summary.json")
+    summary = storage.read_json(measures.folder_of(entry.source, folder) / "summary.json")
     values = MEASURES[entry.measure](entry.source, folder)
     ended = int(measures.kept_of(entry.source, folder, "steps").sum()) // len(values)  # in episodes that did
     return cells.make(
@@ -169,7 +169,7 @@ def diverged(todo: Sequence[Job], folder: Path) -> list[str]:
     """A line for each lane whose parameters stopped being finite. It stays in every mean: no seed is left out."""
     lines = []
     for job in todo:
-        for lane in checkpoint.read_json(folder / "jobs" / job.name / "summary.json")["lanes"]:
+        for lane in storage.read_json(folder / "jobs" / job.name / "summary.json")["lanes"]:
             if lane["diverged"] >= 0:
                 lines.append(f"{job.label} ({job.setting}) diverged in lane {lane}")
     return lines
@@ -194,7 +194,7 @@ def write_report(
     for (table, setting), group in tables.grouped(everything).items():
         text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`", experiment.rank))
     text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]
-    checkpoint.write_text(folder / "table.md", "\n".join(text))
+    storage.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}
     for entry in present:
         drawn = experiment.panel(entry)

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenuto import checkpoint, stats
+from tenuto.report import stats
+from tenuto.runs import storage
 
 
 class Cell(NamedTuple):
@@ -71,9 +72,9 @@ def write(cells: Iterable[Cell], folder: Path, anew: Container[str] = ()) -> lis
     table.writerow(["table", "row", "column", "setting", "seed", "value"])
     for cell in listed:
         table.writerows([*cell.key, seed, f"{value:.6g}"] for seed, value in enumerate(cell.values))
-    checkpoint.write_text(folder / "lanes.csv", lanes.getvalue())
+    storage.write_text(folder / "lanes.csv", lanes.getvalue())
     text = "[\n" + ",\n".join(json.dumps(_no_nan(row)) for row in rows) + "\n]\n"
-    checkpoint.write_text(folder / "cells.json", text)
+    storage.write_text(folder / "cells.json", text)
     return listed
 
 
@@ -82,7 +83,7 @@ def read(folder: Path) -> list[Cell]:
     path = folder / "cells.json"
     if not path.exists():
         return []
-    rows = checkpoint.read_json(path)
+    rows = storage.read_json(path)
     try:
         values: dict[tuple[str, ...], list[float]] = {}
         with open(folder / "lanes.csv", newline="") as file:
@@ -93,9 +94,9 @@ def read(folder: Path) -> list[Cell]:
             raise TypeError("not a list of cells")
         return [_cell(row, values) for row in rows]
     except FileNotFoundError as problem:
-        raise checkpoint.damaged(folder / "lanes.csv", problem) from None
+        raise storage.damaged(folder / "lanes.csv", problem) from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise checkpoint.damaged(path, problem) from None
+        raise storage.damaged(path, problem) from None
 
 
 def _cell(row: dict[str, Any], values: dict[tuple[str, ...], list[float]]) -> Cell:

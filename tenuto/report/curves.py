@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
-from tenuto import stats
 from tenuto.errors import UserError
-from tenuto.folders import load_job, read_records_so_far
-from tenuto.jobs import Given, Job
-from tenuto.records import Records
-from tenuto.report import figures, groups
+from tenuto.report import figures, groups, stats
+from tenuto.runs.folders import load_job, read_records_so_far
+from tenuto.runs.jobs import Given, Job
+from tenuto.runs.records import Records
 
 POINTS = 50
 KINDS = (".png", ".svg", ".pdf")

@@ -13,10 +13,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from tenuto import records, stats
 from tenuto.envs import Lava
-from tenuto.records import Records
+from tenuto.report import stats
 from tenuto.report.cells import Cell
+from tenuto.runs import records
+from tenuto.runs.records import Records
 
 BINS = 50
 LEAST_WIDTH = 5.5  # inches

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from tenuto import stats
-from tenuto.report import published, published_atari
+from tenuto.experiments import published, published_atari
+from tenuto.report import stats
 from tenuto.report.cells import Cell
 
 WIDE = 5

@@ -6,13 +6,14 @@ from typing import Any
 
 from tenuto import envs
 from tenuto.agents import Agent, able, named
+from tenuto.envs import registry
 from tenuto.errors import UserError
 from tenuto.loop import Task
-from tenuto.settings import atari, chain, lava, outside, pendulum
+from tenuto.settings import atari, chain, lava, pendulum, standard
 
-__all__ = ["FAMILIES", "assemble", "assemble_on", "atari", "chain", "family_of", "lava", "outside", "pendulum"]
+__all__ = ["FAMILIES", "assemble", "assemble_on", "atari", "chain", "family_of", "lava", "pendulum", "standard"]
 
-FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum, "atari": atari, "outside": outside}
+FAMILIES = {"chain": chain, "lava": lava, "pendulum": pendulum, "atari": atari, "standard": standard}
 
 
 def counts_steps(family: ModuleType) -> bool:
@@ -22,12 +23,12 @@ def counts_steps(family: ModuleType) -> bool:
 
 def family_of(env: str) -> ModuleType:
     """The settings of the family this environment belongs to; its first schedule is the default one."""
-    return FAMILIES[envs.family(env)]
+    return FAMILIES[registry.family(env)]
 
 
 def assemble(agent: str, env: str, setting: str, schedule: str | None = None, episodes: int | None = None) -> Task:
     """The agent, the environment and the setting of these names, ready to learn for so many episodes."""
-    return assemble_on(envs.make(env), family_of(env), agent, setting, schedule, episodes=episodes)
+    return assemble_on(registry.make(env), family_of(env), agent, setting, schedule, episodes=episodes)
 
 
 def assemble_on(

@@ -7,13 +7,13 @@ from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.agents import Agent, named
 from tenuto.bandit import PAPER_ARMS, SlidingWindowUCB
 from tenuto.envs import AbstractSpec
+from tenuto.envs.gym.atari import Atari
 from tenuto.errors import demand
 from tenuto.extensions import AbstractLearnedExtension, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
-from tenuto.outside.atari import Atari
 from tenuto.plan import Periodic
 from tenuto.schedules import linear
-from tenuto.settings.row import Row
+from tenuto.settings.family import Row
 
 STEPS = 2_500_000
 EVALUATION = (10_000, 3)  # steps from one to the next, and episodes of each

@@ -8,7 +8,7 @@ from tenuto.extensions import SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Polyak
 from tenuto.schedules import linear
-from tenuto.settings.row import Row
+from tenuto.settings.family import Row
 
 EPISODES = 1000
 EVALUATION = (0, 10)  # none unless asked for

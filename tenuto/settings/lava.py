@@ -10,7 +10,7 @@ from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Polyak
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.settings.row import Row
+from tenuto.settings.family import Row
 
 EPISODES = 3000
 EVALUATION = (0, 10)  # none unless asked for

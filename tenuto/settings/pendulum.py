@@ -9,7 +9,7 @@ from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Polyak
 from tenuto.schedules import fixed
-from tenuto.settings.row import Row
+from tenuto.settings.family import Row
 
 EPISODES = 150  # of 200 steps each: the paper's 30,000
 EVALUATION = (250, 10)  # steps from one to the next, and episodes of each

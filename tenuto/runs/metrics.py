@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tenuto import checkpoint
-from tenuto.records import Records
-from tenuto.trackers import AbstractTracker
+from tenuto.runs import storage
+from tenuto.runs.records import Records
+from tenuto.runs.trackers import AbstractTracker
 
 MEASURED = ("episodes", "recent_return", "evaluation", "decisions_per_step", "mean_length", "lam")
 
@@ -55,11 +55,11 @@ class Metrics:
     def keep(self, chunks: int) -> None:
         """Forget what was written after the first so many chunks: it will be written again."""
         old = self._lines.read_text(errors="replace").splitlines(keepends=True) if self._lines.exists() else []
-        checkpoint.write_text(self._lines, "".join(old[:chunks]))
+        storage.write_text(self._lines, "".join(old[:chunks]))
         rows = self._table.read_text(errors="replace").splitlines(keepends=True) if self._table.exists() else []
         heading = ["step", *(["frames"] if self._skips else []), "lane", *_apart(self._lanes[0]), *MEASURED]
         kept = rows[1 : 1 + chunks * len(self._lanes)]
-        checkpoint.write_text(self._table, _csv([heading]) + "".join(kept))
+        storage.write_text(self._table, _csv([heading]) + "".join(kept))
         self._chunks = chunks
 
     def write(self, kept: Records) -> None:

@@ -10,8 +10,10 @@ import equinox as eqx
 import numpy as np
 
 from tenuto import actions, agents, bandit, envs, extensions, loop, plan, schedules, spaces
+from tenuto.envs import registry
 from tenuto.errors import UserError
-from tenuto.outside import Atari, Outside
+from tenuto.envs.gym.atari import Atari
+from tenuto.envs.gym.spaces import Outside
 
 
 def _parts_of(module: ModuleType) -> dict[str, type]:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import equinox as eqx
 import gymnasium
 
+from tenuto.envs.gym.spaces import Interface, Outside
+from tenuto.envs.gym.vector import JUDGING, LONGEST_EPISODE, Crowd, Separate, Together
 from tenuto.errors import UserError
-from tenuto.outside import crowd
-from tenuto.outside.crowd import JUDGING, Crowd, Separate, Together
-from tenuto.outside.interface import Interface, Outside
 
 
 def maker(name: str, args: str = "") -> Callable[..., Any]:
@@ -84,12 +84,10 @@ def open_crowd(
     if vector:
         return Together(functools.partial(made, make, name), interface, seeds, purpose)
 
-    longest = crowd.LONGEST_EPISODE if purpose == JUDGING else None
+    longest = LONGEST_EPISODE if purpose == JUDGING else None
     return Separate(functools.partial(made, make, name), interface, seeds, purpose, longest)
 
 
 def same(one: Outside, other: Outside) -> bool:
     """Whether two descriptions of spaces say the same."""
-    from tenuto.spelling import spell  # it knows of this package
-
-    return spell(one) == spell(other)
+    return bool(eqx.tree_equal(one, other))

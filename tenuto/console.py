@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 
 if TYPE_CHECKING:
-    from tenuto.jobs import Job
-    from tenuto.runs import Progress as RunProgress
+    from tenuto.runs.jobs import Job
+    from tenuto.runs.runner import Progress as RunProgress
 
 QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
 NARROW = 100  # columns of a terminal that has no room for a bar beside the numbers

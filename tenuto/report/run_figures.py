@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tenuto import folders
 from tenuto.envs import AbstractEnv, Lava
 from tenuto.report import curves, figures, groups
+from tenuto.runs import folders
 
 MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as one
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tenuto.devices import on_cpu
+from tenuto.trainers.devices import on_cpu
 
 GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS takes a third of the time to compile, none more to run
 SMALL = 6_000  # numbers of an array that is handed over together with others

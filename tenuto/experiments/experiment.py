@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tenuto.jobs import Job
 from tenuto.report.cells import Cell
+from tenuto.runs.jobs import Job
 
 
 class Source(NamedTuple):

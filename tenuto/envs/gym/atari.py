@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from tenuto.envs.base import AbstractSpec
+from tenuto.envs.gym.vector import JUDGING, Forgetful, Seen, Trouble, episode_seed
 from tenuto.errors import UserError, unknown
-from tenuto.outside.crowd import JUDGING, Forgetful, Seen, Trouble, episode_seed
 from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import ObsSize
 

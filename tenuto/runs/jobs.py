@@ -18,15 +18,21 @@ from typing import Any
 import jax
 import numpy as np
 
-from tenuto import envs, outside, settings, spelling
+from tenuto import envs, settings
+from tenuto.envs.gym.atari import Emulators
+from tenuto.envs.gym.make import inspect, maker, open_crowd
+from tenuto.envs.gym.vector import Crowd
+from tenuto.runs import serial
+from tenuto.envs import registry
 from tenuto.agents import Agent, named
 from tenuto.bandit import Constant
-from tenuto.compiled import STAGES
+from tenuto.trainers.compiled import STAGES
 from tenuto.envs import AbstractSpec, Lava
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta
 from tenuto.loop import Task
-from tenuto.outside import Atari, Outside
+from tenuto.envs.gym.atari import Atari
+from tenuto.envs.gym.spaces import Outside
 from tenuto.plan import Plan
 
 MOST_EPISODES = (2**31 - 1) // STAGES  # so that counting them stays in 32 bits
@@ -101,8 +107,8 @@ class Job:
                     raise UserError(f"--{name} was given no value: name at least one")
                 distinct = tuple(dict.fromkeys(value))
                 object.__setattr__(self, name, distinct if len(distinct) > 1 else distinct[0])
-        drawn = [env for env in self.envs if envs.is_file(env)]
-        rows = self.maps if len(self.maps) == len(drawn) else map(envs.read, drawn)
+        drawn = [env for env in self.envs if registry.is_file(env)]
+        rows = self.maps if len(self.maps) == len(drawn) else map(registry.read, drawn)
         object.__setattr__(self, "maps", tuple(map(tuple, rows)))
 
     def _settle_whole_numbers(self) -> None:
@@ -139,11 +145,11 @@ class Job:
             raise UserError(f"seeds must stay below 2**32: --first-seed {self.first_seed} is too great")
 
     def _settle_outside(self) -> None:
-        if self.env_args and (not self.is_outside or self.given.make is not None or envs.is_atari(self.envs[0])):
+        if self.env_args and (not self.is_outside or self.given.make is not None or registry.is_atari(self.envs[0])):
             raise UserError("--env-args are for Gymnasium's environments by name: leave them out")
-        if not self.scale_observations and envs.is_atari(self.envs[0]):
+        if not self.scale_observations and registry.is_atari(self.envs[0]):
             raise UserError("how pixels of Atari games are scaled is a matter of the setting: leave it out")
-        if self.synchronous and not envs.is_atari(self.envs[0]):
+        if self.synchronous and not registry.is_atari(self.envs[0]):
             raise UserError("--synchronous is for Atari games: all others are so already")
         if self.is_outside and len(self.envs) > 1:
             raise UserError(f"{' and '.join(self.envs)} cannot share a program: train them in runs of their own")
@@ -157,8 +163,8 @@ class Job:
             if self.steps is None:
                 object.__setattr__(self, "steps", family.STEPS)
             assert self.steps is not None  # said for the type checker
-            if family is settings.outside:
-                times, episodes = settings.outside.EVALUATIONS
+            if family is settings.standard:
+                times, episodes = settings.standard.EVALUATIONS
                 self._settle_evaluation(-(-self.steps // times), episodes)
             else:
                 self._settle_evaluation(*family.EVALUATION)
@@ -179,11 +185,11 @@ class Job:
             object.__setattr__(self, "evaluation_episodes", episodes)
 
     def _check_that_lanes_share_a_program(self) -> None:
-        one_family = self.spec is not None or len({envs.family(env) for env in self.envs}) == 1
+        one_family = self.spec is not None or len({registry.family(env) for env in self.envs}) == 1
         distinct = {id(task): task for task in self.tasks()} if one_family else {}
         programs = [program_of(task) for task in distinct.values()]
         if not one_family or any(program != programs[0] for program in programs):
-            names = " and ".join(map(envs.short, self.envs))
+            names = " and ".join(map(registry.short, self.envs))
             reason = "they differ in kind, size or time limit"
             raise UserError(f"{names} cannot share a program, for {reason}: train them in runs of their own")
 
@@ -191,7 +197,7 @@ class Job:
         """All fields, in JSON's own types; of what is given, the parts from Python."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "given"}
         fields = {name: value for name, value in fields.items() if name not in LATER or value != LATER[name]}
-        parts = {"composition": spelling.spell(self.given.agent), "plan": spelling.spell(self.given.plan)}
+        parts = {"composition": serial.spell(self.given.agent), "plan": serial.spell(self.given.plan)}
         return json.loads(json.dumps(fields | {name: part for name, part in parts.items() if part is not None}))
 
     @classmethod
@@ -200,9 +206,9 @@ class Job:
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         agent, plan = lists.pop("composition", None), lists.pop("plan", None)
         if given.agent is None and agent is not None:
-            given = dataclasses.replace(given, agent=spelling.read(agent))
+            given = dataclasses.replace(given, agent=serial.read(agent))
         if given.plan is None and plan is not None:
-            given = dataclasses.replace(given, plan=spelling.read(plan))
+            given = dataclasses.replace(given, plan=serial.read(plan))
         try:
             return cls(**lists, given=given)
         except (TypeError, ValueError, AttributeError) as problem:
@@ -217,54 +223,54 @@ class Job:
         """The environment, or its spaces, where it is not one of the paper's: given, or found out by making one."""
         if self.given.spec is not None or not self.is_outside:
             return self.given.spec
-        if self.given.make is None and envs.is_atari(self.envs[0]):
-            return envs.make_atari(self.envs[0])
-        return outside.inspect(self.maker(), self.given.vector, self.envs[0], self.scale_observations).spec
+        if self.given.make is None and registry.is_atari(self.envs[0]):
+            return registry.make_atari(self.envs[0])
+        return inspect(self.maker(), self.given.vector, self.envs[0], self.scale_observations).spec
 
     @property
     def is_outside(self) -> bool:
         """Whether the environment is not part of the compiled program."""
         if self.given.spec is not None:
             return isinstance(self.given.spec, Outside | Atari)
-        return self.given.make is not None or envs.family(self.envs[0]) in ("outside", "atari")
+        return self.given.make is not None or registry.family(self.envs[0]) in ("standard", "atari")
 
     @property
     def family(self) -> ModuleType:
         """Where the job's setting is from: what has parts from Python has the standard one."""
         given = self.given
         named_only = given.agent is None and given.plan is None and given.make is None
-        if named_only and envs.is_atari(self.envs[0]):
+        if named_only and registry.is_atari(self.envs[0]):
             return settings.atari
         if given.spec is not None or not named_only or self.is_outside:
-            return settings.outside
+            return settings.standard
         return settings.family_of(self.envs[0])
 
     def maker(self) -> Callable[..., Any]:
         """What makes the environment, where it is outside."""
         if self.given.make is not None:
             return self.given.make
-        if envs.is_python(self.envs[0]):
+        if registry.is_python(self.envs[0]):
             raise UserError(
                 f"the environment of this run, {self.envs[0]}, was given in Python: go on by repeating that call of "
                 "tenuto.train with the same `out`"
             )
-        return outside.maker(self.envs[0], self.env_args)
+        return maker(self.envs[0], self.env_args)
 
-    def open_crowd(self, seeds: Sequence[int], purpose: int) -> outside.Crowd:
+    def open_crowd(self, seeds: Sequence[int], purpose: int) -> Crowd:
         """Environments outside for these lanes."""
         env = self.tasks()[0].env  # as its setting has it
         if isinstance(env, Atari):
-            return outside.Emulators(env, seeds, purpose)
+            return Emulators(env, seeds, purpose)
         assert isinstance(self.spec, Outside)
         given = self.maker(), self.given.vector, self.envs[0], self.spec, self.scale_observations
-        return outside.open_crowd(*given, seeds, purpose)
+        return open_crowd(*given, seeds, purpose)
 
     def environment(self, name: str) -> AbstractSpec:
         """One of the job's environments. A map of one's own is as it was when the job was made."""
         if self.spec is not None:
             return self.spec
-        drawn = [env for env in self.envs if envs.is_file(env)]
-        return Lava(self.maps[drawn.index(name)]) if name in drawn else envs.make(name)
+        drawn = [env for env in self.envs if registry.is_file(env)]
+        return Lava(self.maps[drawn.index(name)]) if name in drawn else registry.make(name)
 
     @property
     def uses_lam(self) -> bool:
@@ -274,13 +280,13 @@ class Job:
     @property
     def label(self) -> str:
         """What to call it in a line: who, where."""
-        return f"{self.agent} on {', '.join(map(envs.short, self.envs))}"
+        return f"{self.agent} on {', '.join(map(registry.short, self.envs))}"
 
     @property
     def name(self) -> str:
         """A readable folder name that no other configuration shares."""
         digest = hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:8]
-        where = re.sub(r"[^\w.-]+", "-", "+".join(map(envs.short, self.envs)))
+        where = re.sub(r"[^\w.-]+", "-", "+".join(map(registry.short, self.envs)))
         return f"{where}_{self.agent}_{self.setting}_{digest}"
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -288,7 +294,7 @@ class Job:
         never taken for those of a newer one."""
 
         pairs = dict.fromkeys((lane.get("env", self.env), lane.get("schedule", self.schedule)) for lane in self.lanes())
-        spelled = {" ".join(filter(None, pair)): spelling.spell(self._base(*pair)) for pair in pairs}
+        spelled = {" ".join(filter(None, pair)): serial.spell(self._base(*pair)) for pair in pairs}
         return json.loads(json.dumps(spelled))
 
     def lanes(self) -> list[dict[str, Any]]:

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tenuto.compiled import Chunk, Evaluation, Running
-from tenuto.devices import on_cpu
+from tenuto.envs.gym.vector import Crowd
 from tenuto.errors import UserError
-from tenuto.host import Failed, Program
 from tenuto.loop import Lane, Networks, Task
-from tenuto.outside.crowd import Crowd
+from tenuto.trainers.compiled import Chunk, Evaluation, Running
+from tenuto.trainers.devices import on_cpu
+from tenuto.trainers.host import Failed, Program
 
 # Lanes from which on there are so many groups of them, on a GPU: one is best with 7, two with 28, and 14 do not mind.
 GROUPS = ((16, 2), (1, 1))

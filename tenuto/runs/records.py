@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tenuto.compiled import STAGES, Chunk, Evaluation
+from tenuto.trainers.compiled import STAGES, Chunk, Evaluation
 
 PER_EPISODE = {"returns": np.float32, "steps": np.int32, "decisions": np.int32, "lam": np.float32}
 PER_EVALUATION = ("returns", "steps", "decisions")  # of each episode of it

@@ -16,7 +16,7 @@ from rich.progress import TaskID
 from rich.table import Table
 
 import tenuto
-from tenuto.commands import (
+from tenuto.cli.commands import (
     Command,
     Eval,
     List,
@@ -29,11 +29,11 @@ from tenuto.commands import (
     Train,
     separated,
 )
-from tenuto.progress import bars, console, say, show_progress, stop_on_ctrl_c
+from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 
 if TYPE_CHECKING:
-    from tenuto.jobs import Job
-    from tenuto.runs import Progress as RunProgress
+    from tenuto.runs.jobs import Job
+    from tenuto.runs.runner import Progress as RunProgress
 
 QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
 errors = Console(stderr=True)
@@ -57,9 +57,9 @@ def run(words: list[str]) -> int:
         args=words,
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    from tenuto.devices import start_jax
     from tenuto.errors import UserError
-    from tenuto.runs import Interrupted
+    from tenuto.runs.runner import Interrupted
+    from tenuto.trainers.devices import start_jax
 
     start_jax()
     try:
@@ -94,7 +94,8 @@ def run(words: list[str]) -> int:
 
 
 def show_list() -> None:
-    from tenuto import agents, envs, settings
+    from tenuto import agents, settings
+    from tenuto.envs import registry
     from tenuto.experiments import EXPERIMENTS
 
     def show(title: str, rows: dict[str, str]) -> None:
@@ -106,9 +107,9 @@ def show_list() -> None:
         console.print(table, "")
 
     show("Agents (--agent)", {name: entry.summary for name, entry in agents.CATALOGUE.items()})
-    show("Environments (--env)", envs.ENVIRONMENTS)
+    show("Environments (--env)", registry.ENVIRONMENTS)
     for family, module in settings.FAMILIES.items():
-        whose = "Gymnasium's environments" if family == "outside" else family
+        whose = "Gymnasium's environments" if family == "standard" else family
         show(f"Settings of {whose} (--setting)", module.SETTINGS)
         show(f"Schedules of {whose} (--schedule)", module.SCHEDULES)
     for name, experiment in EXPERIMENTS.items():
@@ -116,7 +117,7 @@ def show_list() -> None:
 
 
 def train(command: Train) -> None:
-    from tenuto.jobs import Job
+    from tenuto.runs.jobs import Job
 
     given = {f.name for f in dataclasses.fields(command)}
     fields = {f.name: getattr(command, f.name) for f in dataclasses.fields(Job) if f.name in given}
@@ -124,8 +125,8 @@ def train(command: Train) -> None:
 
 
 def resume(command: Resume) -> None:
-    from tenuto import folders
     from tenuto.errors import UserError
+    from tenuto.runs import folders
 
     job = folders.load_job(command.dir)
     if folders.finished(command.dir):
@@ -136,10 +137,10 @@ def resume(command: Resume) -> None:
 def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
     import jax
 
-    from tenuto import folders, outlook, runs, trackers
-    from tenuto.envs import is_atari
+    from tenuto.envs.registry import is_atari
     from tenuto.errors import UserError
-    from tenuto.report import pictures
+    from tenuto.report import run_figures
+    from tenuto.runs import folders, needs, runner, trackers
 
     if checkpoint_seconds < 0:
         raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
@@ -148,24 +149,24 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]
     folders.claim(job, folder)
     if folders.finished(folder):
         say(f"{folder} is finished already; nothing was run.")
-        show_summary(job, runs.run(job, folder), folder)
+        show_summary(job, runner.run(job, folder), folder)
         return
     if begun:
         say(f"{folder} holds an unfinished run: going on with it.")
     if is_atari(job.envs[0]):
-        outlook.check_disk([job], 1, folder)
-        for line in outlook.describe([job], 1):
+        needs.check_disk([job], 1, folder)
+        for line in needs.describe([job], 1):
             say(line)
     stop = threading.Event()
     lanes = job.lanes()
     with stop_on_ctrl_c(stop), bars() as progress:
         task = progress.add_task(f"{job.label}, {len(lanes)} lanes", total=1.0, note="compiling")
 
-        def report(now: runs.Progress) -> None:
+        def report(now: runner.Progress) -> None:
             show_progress(progress, task, now, job)
 
         try:
-            summary = runs.run(
+            summary = runner.run(
                 job,
                 folder,
                 devices=jax.local_devices(),
@@ -175,20 +176,19 @@ def do_job(job: "Job", folder: Path, checkpoint_seconds: float, track: list[str]
                 checkpoint_seconds=checkpoint_seconds,
                 track=track,
             )
-        except runs.Interrupted:
+        except runner.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
-    pictures.draw(folder)
+    run_figures.draw(folder)
     show_summary(job, summary, folder)
 
 
 def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
     import numpy as np
 
-    from tenuto import stats
     from tenuto.envs import AbstractEnv
-    from tenuto.report import groups
+    from tenuto.report import groups, stats
 
     env = job.environment(job.envs[0])
     judged = bool(job.evaluate_every)
@@ -224,20 +224,21 @@ def show_summary(job: "Job", summary: dict[str, Any], folder: Path) -> None:
 def evaluate(command: Eval) -> None:
     import numpy as np
 
-    from tenuto import showing, stats
+    from tenuto import play
     from tenuto.api import load
     from tenuto.errors import UserError
+    from tenuto.report import stats
 
     if command.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
     if command.video is not None:
-        showing.check(command.video)
+        play.check(command.video)
     run = load(command.dir)
     run = run.best if command.best else run
     chosen = range(len(run)) if command.lane is None else [command.lane]
     if any(not 0 <= lane < len(run) for lane in chosen):
         raise UserError(f"--lane must be 0 to {len(run) - 1}: {command.dir} has {len(run)} lanes")
-    makers = {lane: showing.maker_of(run.job, lane) for lane in chosen}
+    makers = {lane: play.maker_of(run.job, lane) for lane in chosen}
     table = Table(title=f"{run.job.label}: {command.episodes} episodes without exploration", title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
@@ -245,7 +246,7 @@ def evaluate(command: Eval) -> None:
     with bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
-            played = showing.evaluate(run[lane], makers[lane], command.episodes)
+            played = play.evaluate(run[lane], makers[lane], command.episodes)
             returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
             means.append(returns)
             words = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
@@ -263,7 +264,7 @@ def evaluate(command: Eval) -> None:
         say(f"mean over lanes {e.mean:.{places}f}, 95% interval {e.low:.{places}f} to {e.high:.{places}f}")
     if command.video is not None:
         best = chosen[int(np.argmax(means))]
-        frames = showing.film(run[best], makers[best], command.video)
+        frames = play.film(run[best], makers[best], command.video)
         say(f"{command.video}: an episode of lane {best}, {frames} frames; the strip shows how long actions are held")
 
 
@@ -295,9 +296,9 @@ def reproduce(
     from tenuto.errors import UserError
     from tenuto.experiments import EXPERIMENTS
     from tenuto.experiments import reproduce as work
-    from tenuto.jobs import Job
     from tenuto.report import tables
-    from tenuto.runs import Interrupted
+    from tenuto.runs.jobs import Job
+    from tenuto.runs.runner import Interrupted
 
     experiment = EXPERIMENTS[name]
     work.check_names("setting", command.setting, experiment.settings)
@@ -354,13 +355,13 @@ def reproduce(
 
 def show_outlook(todo: "Sequence[Job]", out: Path, at_a_time: int) -> None:
     """Say what the jobs that are not done yet will need."""
-    from tenuto import folders, outlook
-    from tenuto.devices import on_cpu
+    from tenuto.runs import folders, needs
+    from tenuto.trainers.devices import on_cpu
 
     at_a_time = 1 if on_cpu() else at_a_time
     left = [job for job in todo if not folders.finished(out / "jobs" / job.name)]
-    outlook.check_disk(left, at_a_time, out)
-    for line in outlook.describe(left, at_a_time) if left else ():
+    needs.check_disk(left, at_a_time, out)
+    for line in needs.describe(left, at_a_time) if left else ():
         say(line)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenuto import loop
 from tenuto.errors import UserError
-from tenuto.jobs import Job
+from tenuto.runs.jobs import Job
 
 # Env steps per second of so many lanes together, that a first guess of the time rests on (`benchmarks/atari.py`, UTE in
 # TF32, of which bfloat16 is faster and other agents not slower by much). The progress line says how it really goes.

@@ -9,7 +9,7 @@ at -1.5.
 
 from collections.abc import Mapping, Sequence
 
-from tenuto.report.published import Note
+from tenuto.experiments.published import Note
 
 STEPS = 2_500_000  # of training, behind all these numbers
 AGENTS = ("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn", "ute-1step", "ute", "ute-adaptive")

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 from gymnasium import spaces as theirs
 
-from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava, read
+from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava
+from tenuto.envs.registry import read
 from tenuto.errors import UserError
 from tenuto.spaces import Box, Discrete
 

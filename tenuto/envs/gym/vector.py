@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from tenuto.envs.gym.spaces import Interface
 from tenuto.errors import UserError
-from tenuto.outside.interface import Interface
 
 TRAINING, JUDGING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
 LONGEST_EPISODE = 10_000  # steps of an evaluation: a greedy policy may never come to an end

@@ -18,15 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tenuto import compiled, loop, turns
-from tenuto.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
-from tenuto.devices import on_cpu
+from tenuto import loop
+from tenuto.envs.gym.vector import JUDGING, TRAINING, Crowd, Trouble
 from tenuto.errors import UserError
-from tenuto.handover import Desk, to_device
-from tenuto.judging import Glance, Judge
 from tenuto.loop import Lane, Networks, Task
-from tenuto.outside.crowd import JUDGING, TRAINING, Crowd, Trouble
-from tenuto.turns import Chosen
+from tenuto.trainers import compiled, host_step
+from tenuto.trainers.buffers import Desk, to_device
+from tenuto.trainers.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
+from tenuto.trainers.devices import on_cpu
+from tenuto.trainers.host_evaluate import Glance, Judge
+from tenuto.trainers.host_step import Chosen
 
 
 class Failed(UserError):  # noqa: N818 (the user reads its message, not its name)
@@ -75,7 +76,7 @@ class Program:
     def begin(self) -> None:
         """Every lane before its first step."""
         self._lanes, self._running = compiled.start(self._tasks, self._keys)
-        self._lanes = turns.first_look(self._tasks, self._lanes, self._with_twins(self._checked(self._crowd.reset)))
+        self._lanes = host_step.first_look(self._tasks, self._lanes, self._with_twins(self._checked(self._crowd.reset)))
         self.t, self._chosen, self._updated = 0, None, None
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
@@ -91,12 +92,12 @@ class Program:
 
     def _live(self, num: int, stop: Callable[[], bool], events: list[Any]) -> None:
         """Up to so many steps, whose events gather in arrays. The lanes are whole again if an environment fails."""
-        body = turns.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk, self._overlap)
+        body = host_step.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk, self._overlap)
         failure: Failed | None = None
         try:
             self._send(*body.said())
             for left in range(num - 1, -1, -1):
-                if self.t % turns.AHEAD == 0 and left < num - 1:
+                if self.t % host_step.AHEAD == 0 and left < num - 1:
                     events.append(body.events())
                     body.draw(self.t)
                 if self._overlap and self._learns(self.t) and self.t != self._updated:
@@ -128,9 +129,9 @@ class Program:
         self._checked(lambda: self._crowd.send(self._sane(actions), held[: self.lanes]))
 
     def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
-        stream = turns.unpacked(events, began, self.t)
+        stream = host_step.unpacked(events, began, self.t)
         sizes = {"rows": len(stream.over) + 1, "J": self.max_length}
-        self._running, chunk = turns.summarise(
+        self._running, chunk = host_step.summarise(
             self._tasks, self._lanes, self._running, stream, before, np.int32(began), **sizes
         )
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], chunk)
@@ -202,12 +203,12 @@ class Program:
         self._lanes, self._running = to_device(jax.tree.map(lambda x: x[self._padded], state))
         self.t, self._chosen = t, None
         self._updated = int(journal["updated"]) if "updated" in journal else None
-        obs = np.array(turns.shown_last(self._tasks, self._lanes))[: self.lanes]
+        obs = np.array(host_step.shown_last(self._tasks, self._lanes))[: self.lanes]
         returns = np.asarray(self._lanes.episode_return)[: self.lanes]
         same = self._checked(lambda: self._crowd.restore(journal, obs, returns))
         if same.all():
             return []
-        anew = turns.restart(self._tasks, self._lanes, self._with_twins(obs), jnp.int32(t))
+        anew = host_step.restart(self._tasks, self._lanes, self._with_twins(obs), jnp.int32(t))
         kept = self._with_twins(same)
 
         def pick(old: Array, new: Array) -> Array:

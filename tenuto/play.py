@@ -3,25 +3,63 @@
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 
-from tenuto.checkpoint import write_whole
-from tenuto.envs import AbstractEnv, is_python
+from tenuto.envs import AbstractEnv
+from tenuto.envs.gym.atari import Atari, Game
+from tenuto.envs.gym.export import CompiledEnv
+from tenuto.envs.gym.make import made
+from tenuto.envs.gym.vector import LONGEST_EPISODE, SHOWING, episode_seed
+from tenuto.envs.registry import is_python
 from tenuto.errors import UserError
-from tenuto.jobs import Job
-from tenuto.outside.atari import Atari, Game
-from tenuto.outside.crowd import LONGEST_EPISODE
-from tenuto.outside.opening import made
-from tenuto.outside.ours import CompiledEnv
-from tenuto.policy import Played, Policy, play
+from tenuto.policy import Policy
+from tenuto.runs.jobs import Job
+from tenuto.runs.storage import write_whole
 
 STRIP = 10  # height of the strip that shows what is held, in pixels
 EMPTY, AHEAD, DONE = (40, 40, 40), (213, 94, 0), (240, 228, 66)  # its colours
 FILMS = (".mp4", ".gif")
 FPS = 30
+
+
+class Played(NamedTuple):
+    """What a policy did in one episode."""
+
+    episode_return: float
+    steps: int
+    decisions: int
+    lengths: list[int]  # decided
+
+
+def play(
+    policy: Policy,
+    env: Any,
+    episodes: int,
+    *,
+    longest: int = 10_000,
+    watch: Callable[[Any, int, int], None] = lambda env, length, done: None,
+) -> list[Played]:
+    """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
+    the length decided and how much of it is done."""
+    played = []
+    for number in range(episodes):
+        obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
+        total, steps, lengths, over = 0.0, 0, [], False
+        watch(env, 0, 0)
+        while not over and steps < longest:
+            action, length = policy.decide(obs)
+            lengths.append(length)
+            for done in range(1, length + 1):
+                obs, reward, terminated, truncated, _ = env.step(action.copy())
+                total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
+                watch(env, length, done)
+                if over or steps >= longest:
+                    break
+        played.append(Played(total, steps, len(lengths), lengths))
+    return played
 
 
 def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from tenuto import loop
-from tenuto.handover import Desk, Form, Leaves, compiled_in_place, from_desk, to_host
 from tenuto.loop import Networks, Task
+from tenuto.trainers.buffers import Desk, Form, Leaves, compiled_in_place, from_desk, to_host
 from tenuto.types import Option
 
 

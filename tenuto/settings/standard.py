@@ -13,7 +13,7 @@ from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan, Polyak
 from tenuto.schedules import fixed, linear
-from tenuto.settings.row import Row
+from tenuto.settings.family import Row
 from tenuto.spaces import Discrete
 
 STEPS = 50_000

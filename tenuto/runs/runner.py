@@ -15,14 +15,15 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import checkpoint, compiled, folders, groups, host, outlook, records, trackers
+from tenuto.runs import storage, folders, needs, records, trackers
+from tenuto.trainers import compiled, interleave, host
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
-from tenuto.jobs import Job
+from tenuto.runs.jobs import Job
 from tenuto.loop import Task
-from tenuto.metrics import Metrics
-from tenuto.outside import Atari
-from tenuto.records import Records
+from tenuto.runs.metrics import Metrics
+from tenuto.envs.gym.atari import Atari
+from tenuto.runs.records import Records
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
 CHUNK_UPDATES = 500  # but no more updates than these,
@@ -71,10 +72,10 @@ def run(
         with folders.alone_in(folder):
             if not folders.finished(folder):  # another process may have ended it a moment ago
                 return _run(job, folder, devices, report, _logged(folder, note), stop, checkpoint_seconds, track)
-    return checkpoint.read_json(folder / "summary.json")
+    return storage.read_json(folder / "summary.json")
 
 
-Program = compiled.Program | host.Program | groups.SideBySide
+Program = compiled.Program | host.Program | interleave.SideBySide
 
 
 def _run(
@@ -118,7 +119,7 @@ def _run(
                     if judged is not None:
                         kept.judge(judged, program.t)
                         best.hear(judged.returns, program)
-            except groups.Uneven as failure:
+            except interleave.Uneven as failure:
                 note("".join(traceback.format_exception(failure)))
                 raise UserError(
                     f"{job.label}: {failure}. The run stopped; `tenuto resume {folder}` goes on from its last "
@@ -158,7 +159,7 @@ class Best:
         self.arrays: dict[str, np.ndarray] = {}
         path = folder / "checkpoint.npz"
         if self._wanted and path.exists():
-            arrays, _ = checkpoint.load(path)
+            arrays, _ = storage.load(path)
             self.arrays = {name.removeprefix(BEST): a for name, a in arrays.items() if name.startswith(BEST)}
 
     def hear(self, returns: Any, program: Program) -> None:
@@ -167,7 +168,7 @@ class Best:
             return
         means = np.asarray(returns, np.float64).mean(1)
         better = means >= self.arrays.get(BEST_RETURN, np.full(len(means), -np.inf))
-        now = checkpoint.leaves_of(program.networks()) | {BEST_RETURN: means, BEST_STEP: np.full(len(means), program.t)}
+        now = storage.leaves_of(program.networks()) | {BEST_RETURN: means, BEST_STEP: np.full(len(means), program.t)}
 
         def pick(name: str, new: np.ndarray) -> np.ndarray:
             mine = better.reshape(-1, *[1] * (new.ndim - 1))
@@ -177,7 +178,7 @@ class Best:
 
     def write(self) -> None:
         if self.arrays:
-            checkpoint.save(self._folder / "best.npz", self.arrays, {"config": folders.config_digest(self._folder)})
+            storage.save(self._folder / "best.npz", self.arrays, {"config": folders.config_digest(self._folder)})
 
 
 class _Hurry:
@@ -203,8 +204,8 @@ def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None 
 
 
 def _atari_program(job: Job, tasks: Sequence[Task], seeds: Sequence[int]) -> Program:
-    outlook.describe([job], at_a_time=1)  # which refuses what does not fit
-    return groups.in_groups(groups.groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
+    needs.describe([job], at_a_time=1)  # which refuses what does not fit
+    return interleave.in_groups(interleave.groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
 
 
 def _share(job: Job, kept: Records, t: int) -> float:
@@ -270,7 +271,7 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, li
     if not path.exists():
         program.begin()
         return Records.empty(program.lanes, program.max_length, program.places), 0.0, []
-    arrays, about = checkpoint.load(path)
+    arrays, about = storage.load(path)
 
     def part(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -280,19 +281,19 @@ def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, li
         kept, t, seconds = Records(**part(folders.RECORDS)), int(about["t"]), float(about["seconds"])
         len(kept["clock"])
     except (KeyError, TypeError, ValueError) as problem:
-        raise checkpoint.damaged(path, problem) from None
-    notes = program.restore(checkpoint.tree_from(arrays, program.state_shape(), path), t, part("journal."))
+        raise storage.damaged(path, problem) from None
+    notes = program.restore(storage.tree_from(arrays, program.state_shape(), path), t, part("journal."))
     return kept, seconds, notes
 
 
 def _save(program: Program, folder: Path, kept: Records, best: "Best", seconds: float) -> None:
     if program.t == 0:
         return  # nothing to lose
-    arrays = checkpoint.leaves_of(program.state())
+    arrays = storage.leaves_of(program.state())
     arrays |= {f"{folders.RECORDS}{name}": array for name, array in kept.arrays().items()}
     arrays |= {f"journal.{name}": array for name, array in program.journal().items()}
     arrays |= {f"{BEST}{name}": array for name, array in best.arrays.items()}
-    checkpoint.save(
+    storage.save(
         folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds, "config": folders.config_digest(folder)}
     )
 
@@ -311,12 +312,12 @@ def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: fl
         "evaluation_steps": kept.last_third("steps", ends),
         "evaluation_decisions": kept.last_third("decisions", ends),
     }
-    checkpoint.save(
+    storage.save(
         folder / "networks.npz",
-        checkpoint.leaves_of(program.networks()),
+        storage.leaves_of(program.networks()),
         {"job": job.to_json(), "config": folders.config_digest(folder)},
     )
-    checkpoint.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
+    storage.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
     summary = {
         "job": job.to_json(),
         "lanes": [
@@ -330,7 +331,7 @@ def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: fl
         "device": jax.local_devices()[0].device_kind,
         "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
     }
-    checkpoint.write_json(folder / "summary.json", summary)
+    storage.write_json(folder / "summary.json", summary)
     (folder / "checkpoint.npz").unlink(missing_ok=True)
     return summary
 

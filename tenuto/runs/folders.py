@@ -19,11 +19,13 @@ from typing import Any
 import jax
 
 import tenuto
-from tenuto import checkpoint, envs, loop, spelling
+from tenuto.runs import storage, serial
+from tenuto import envs, loop
+from tenuto.envs import registry
 from tenuto.errors import UserError
-from tenuto.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job
 from tenuto.loop import Networks
-from tenuto.records import Records
+from tenuto.runs.records import Records
 
 try:
     import fcntl
@@ -42,7 +44,7 @@ def claim(job: Job, folder: Path) -> Path:
         differing = differences(_asked(folder), job.to_json())
         if differing:
             raise UserError(f"{folder} holds another run ({differing}): choose another --out")
-        differing = differences(checkpoint.read_json(config).get("hyperparameters"), job.hyperparameters())
+        differing = differences(storage.read_json(config).get("hyperparameters"), job.hyperparameters())
         if differing:
             raise UserError(
                 f"{folder} was made with other hyper-parameters of the same name ({differing}): "
@@ -50,7 +52,7 @@ def claim(job: Job, folder: Path) -> Path:
             )
         return folder
     make_folder(folder)
-    checkpoint.write_json(
+    storage.write_json(
         config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
     )
     return folder
@@ -58,7 +60,7 @@ def claim(job: Job, folder: Path) -> Path:
 
 def _asked(folder: Path) -> dict[str, Any]:
     """A folder's job as it was asked for, in this version's words where it can be read."""
-    content = checkpoint.read_json(folder / "config.json")
+    content = storage.read_json(folder / "config.json")
     job = content.get("job") if isinstance(content, dict) else None
     if isinstance(job, dict) and ("composition" in job or str(job.get("env")).startswith("python:")):
         return job  # it may have parts that only the caller knows
@@ -119,7 +121,7 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
         if exists(folder / "experiment.json"):
             hint = "it is one of `tenuto reproduce`; to go on with it, repeat that command"
         raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
-    content = checkpoint.read_json(config)
+    content = storage.read_json(config)
     try:
         spelled = next(iter(content["hyperparameters"].values()))["env"]
         if given.spec is None:
@@ -133,20 +135,20 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
     except UserError as problem:
         raise UserError(f"{config} cannot be used now: {problem}") from None
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
-        raise checkpoint.damaged(config, problem) from None
+        raise storage.damaged(config, problem) from None
 
 
 def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
     """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
     looked up that might be somebody's code."""
-    if spelled["is"] in ("Outside", "Atari") or (not envs.is_compiled(env) and spelled["is"] in spelling.KNOWN):
-        return spelling.read(spelled)
-    if isinstance(env, str) and envs.is_python(env):
+    if spelled["is"] in ("Outside", "Atari") or (not registry.is_compiled(env) and spelled["is"] in serial.KNOWN):
+        return serial.read(spelled)
+    if isinstance(env, str) and registry.is_python(env):
         raise UserError(
             f"it was trained in a compiled environment of its author's own, {spelled['is']}: say which it is with "
             "tenuto.load(folder, env=...), or repeat the call of tenuto.train"
         )
-    if not envs.is_compiled(env):
+    if not registry.is_compiled(env):
         raise ValueError(f"{env} is none of our environments")
     return None
 
@@ -157,13 +159,13 @@ def check_config(folder: Path, file: str) -> None:
     if not exists(config):
         return  # `load_job` says so
     digest = config_digest(folder)
-    if checkpoint.load(folder / file)[1].get("config", digest) != digest:
-        raise checkpoint.damaged(config, ValueError(f"it is not what {file} was saved with"))
+    if storage.load(folder / file)[1].get("config", digest) != digest:
+        raise storage.damaged(config, ValueError(f"it is not what {file} was saved with"))
 
 
 def config_digest(folder: Path) -> str:
     """What a run's files carry of its config.json, to tell if it was changed since."""
-    content = checkpoint.read_json(folder / "config.json")
+    content = storage.read_json(folder / "config.json")
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -194,7 +196,7 @@ def exists(path: Path) -> bool:
 def read_records(folder: Path | str) -> Records:
     """The records of a finished job."""
     folder = done(folder)
-    arrays, _ = checkpoint.load(folder / "records.npz")
+    arrays, _ = storage.load(folder / "records.npz")
     return Records(**arrays)
 
 
@@ -208,7 +210,7 @@ def read_records_so_far(folder: Path) -> Records:
         raise UserError(
             f"the run in {folder} has no checkpoint yet: wait for it, or go on with `tenuto resume {folder}`"
         )
-    arrays, _ = checkpoint.load(path)
+    arrays, _ = storage.load(path)
     return Records(**{name.removeprefix(RECORDS): a for name, a in arrays.items() if name.startswith(RECORDS)})
 
 
@@ -220,11 +222,11 @@ def read_networks(folder: Path | str, job: Job | None = None, best: bool = False
     path = folder / ("best.npz" if best else "networks.npz")
     if best and not exists(path):
         raise UserError(f"{folder} has no best networks: a run keeps them if it counts steps and is evaluated")
-    arrays, _ = checkpoint.load(path)
+    arrays, _ = storage.load(path)
 
     def of_all_lanes() -> Networks:
         task = job.tasks()[0]
         keys = jax.random.split(jax.random.key(0), len(job.lanes()))
         return jax.vmap(lambda key: loop.learned(task, loop.start(task, key)))(keys)
 
-    return checkpoint.tree_from(arrays, jax.eval_shape(of_all_lanes), path)
+    return storage.tree_from(arrays, jax.eval_shape(of_all_lanes), path)

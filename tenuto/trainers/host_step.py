@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from tenuto import compiled, loop
-from tenuto.compiled import Chunk, Running
+from tenuto import loop
+from tenuto.envs.gym.vector import Seen
 from tenuto.extensions import AbstractLearnedExtension
-from tenuto.handover import Desk, Form, Leaves, compiled_in_place, from_desk, to_device, to_host
 from tenuto.loop import Brain, Draws, Lane, Task
 from tenuto.nets import last_layers
-from tenuto.outside.crowd import Seen
+from tenuto.trainers import compiled
+from tenuto.trainers.buffers import Desk, Form, Leaves, compiled_in_place, from_desk, to_device, to_host
+from tenuto.trainers.compiled import Chunk, Running
 from tenuto.types import Event, Option, TimeStep
 
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network

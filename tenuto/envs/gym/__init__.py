@@ -1,0 +1,1 @@
+"""Environments outside of the compiled program: Gymnasium's, and Atari games."""
