@@ -5,10 +5,11 @@
 >>> action, length = run[0].decide(obs)
 """
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import gymnasium
+from tenuto.envs.registry import LISTED
 
 if TYPE_CHECKING:
     from tenuto.agents import Agent
@@ -27,8 +28,13 @@ _HOMES = {
 }
 
 # Our compiled environments, as Gymnasium's; what they need is imported when one is made.
-for _name, _function in (("Chain", "chain"), ("Lava", "lava_map"), ("Pendulum", "pendulum")):
-    gymnasium.register(f"tenuto/{_name}-v0", entry_point=f"tenuto.envs.gym.export:{_function}")
+with contextlib.suppress(ImportError):  # the algorithm works without Gymnasium
+    import gymnasium
+
+    for _kind in LISTED:
+        if _kind.gymnasium:
+            _id, _home = f"tenuto/{_kind.gymnasium}-v0", {"home": _kind.make}
+            gymnasium.register(_id, entry_point="tenuto.envs.gym.export:make", kwargs=_home)
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Jo
     line = id(progress), task
     if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(line, 0.0) > QUIET_SECONDS:
         _told[line] = time.monotonic()
-        say(f"{job.label} ({job.setting}): {now.share:.0%}  {note}")
+        say(f"{job.label} ({job.request.setting}): {now.share:.0%}  {note}")
 
 
 @contextlib.contextmanager

@@ -64,17 +64,16 @@ def play(
 
 def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
     """What makes the environment of one of the job's lanes, to be played or looked at."""
-    env = job.environment(job.lanes()[lane].get("env", job.envs[0]))
+    env, name = job.tasks[lane].env, job.request.envs[0]
     if isinstance(env, AbstractEnv):
         return lambda **options: CompiledEnv(env, **options)
-    game = job.tasks()[lane].env  # as its setting has it
-    if isinstance(game, Atari):
-        return lambda **options: Game(game, **options)
+    if isinstance(env, Atari):
+        return lambda **options: Game(env, **options)
     if job.given.vector:
         raise UserError("a vector environment cannot be played alone: use policy.decide in a loop of your own")
-    if is_python(job.envs[0]) and job.given.make is None:
+    if is_python(name) and job.given.make is None:
         raise UserError(
-            f"the environment of this run, {job.envs[0]}, was made by a function in Python: play there, with "
+            f"the environment of this run, {name}, was made by a function in Python: play there, with "
             "tenuto.load(folder)[0].decide in a loop of your own"
         )
     return job.maker()
