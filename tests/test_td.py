@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.trees import slopes
 from jax.flatten_util import ravel_pytree
 from scipy import stats
-from trees import slopes
 
 from tenuto import td
 from tenuto.actions import BootstrappedQ, DoubleQ

@@ -1,7 +1,7 @@
 """The paper's Atari numbers, as data. Games are named as ale-py names its ROMs.
 
 Each table is kept as printed, even where tables differ. Beam Rider's ez-greedy is 409.9 in tab:atari_result_std and
-409.1 at its best mu. A few normalised scores do not follow from the raw ones (tests/test_atari_experiment.py names
+409.1 at its best mu. A few normalised scores do not follow from the raw ones (tests/test_experiments_atari.py names
 them), and their averages of ez-greedy, dar and ute are 0.02 to 0.04 off the means of the columns. That of ute-1step is
 1.34, in the text 1.39. The text says that a positive lambda is best on Kangaroo, where the table has its greatest value
 at -1.5.

@@ -1,6 +1,6 @@
 """What can be watched of a run: tables, trackers, films and curves, each against what really happened.
 
-Environments and agents are those of `api_runs.py` wherever they can be: they share compiled programs with others.
+Environments and agents are those of `helpers.runs` wherever they can be: they share compiled programs with others.
 """
 
 import csv
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import pytest
-from api_runs import PLAN, RANDOM, UTE
+from helpers.runs import PLAN, RANDOM, UTE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image

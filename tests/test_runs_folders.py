@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from api_runs import (
+from helpers.files import Trap, assert_same, snapshot
+from helpers.runs import (
     JUDGED,
     LINE,
     PLAN,
@@ -26,7 +27,6 @@ from api_runs import (
     small_run,
     trained_run,
 )
-from kept_files import Trap, assert_same, snapshot
 
 import tenuto
 from tenuto import Run, UserError, cli

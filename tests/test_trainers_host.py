@@ -13,11 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import tiny_task
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from trees import assert_same
-from walks import (
+from helpers.host_runs import (
     LIMIT,
     SEEDS,
     STEPS,
@@ -34,6 +32,8 @@ from walks import (
     several,
     trained_program,
 )
+from helpers.tasks import tiny_task
+from helpers.trees import assert_same
 
 from tenuto.envs import Chain
 from tenuto.envs.gym.spaces import Interface

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
-from trees import assert_same
-from walks import (
+from helpers.host_runs import (
     AGENT,
     LIMIT,
     PLAN,
@@ -39,6 +38,7 @@ from walks import (
     trained_program,
     whole_run,
 )
+from helpers.trees import assert_same
 
 import tenuto
 from tenuto import loop

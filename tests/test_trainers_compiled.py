@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
-from conftest import tiny_task
-from trees import assert_same
+from helpers.tasks import tiny_task
+from helpers.trees import assert_same
 
 from tenuto.envs import Chain
 from tenuto.runs.jobs import Job

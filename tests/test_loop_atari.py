@@ -14,7 +14,7 @@ from scipy import stats
 
 pytest.importorskip("ale_py")
 
-from atari_lanes import (
+from helpers.atari import (
     BATCH,
     EXTENSION_BATCH,
     HEADS,
@@ -33,7 +33,7 @@ from atari_lanes import (
     see,
     tiny,
 )
-from trees import assert_same, both_leaves
+from helpers.trees import assert_same, both_leaves
 
 from tenuto import loop
 from tenuto.loop import Lane, Networks, Task

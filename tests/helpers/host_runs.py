@@ -9,11 +9,11 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
-from conftest import tiny_task
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
+from helpers.tasks import tiny_task
 from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate
 from tenuto.loop import Lane

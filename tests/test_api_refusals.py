@@ -6,8 +6,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from api_runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 from gymnasium import spaces
+from helpers.runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 
 import tenuto
 from tenuto import Agent, UserError, cli

@@ -10,7 +10,7 @@ from scipy import stats
 
 pytest.importorskip("ale_py")
 
-from atari_lanes import HEADS, J, Layers, assembled, heads_by_hand, layers_by_hand
+from helpers.atari import HEADS, J, Layers, assembled, heads_by_hand, layers_by_hand
 
 from tenuto import agents, loop, nets
 from tenuto.extensions import Zeta

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("ale_py")
 
 from ale_py.vector_env import AtariVectorEnv
-from atari_lanes import ACTIONS, SIDE, Watched, assembled
 from gymnasium.vector import AutoresetMode
+from helpers.atari import ACTIONS, SIDE, Watched, assembled
 
 from tenuto.envs.gym.atari import Atari, Emulators, emulation
 from tenuto.envs.gym.vector import JUDGING, TRAINING

@@ -7,11 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from jaxtyping import Array
-from scipy import stats
-from stories import (
+from helpers.actor_critics import (
     BOX,
     HALF,
     HIGH,
@@ -32,6 +28,10 @@ from stories import (
     told,
     wide,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array
+from scipy import stats
 
 from tenuto.actions import DDPG
 from tenuto.extensions import Figar, Situation
@@ -262,7 +262,7 @@ def test_no_ticket_gives_a_length_below_one_or_beyond_the_longest() -> None:
             assert 1 <= min(lengths) <= max(lengths) <= J
 
 
-# The story told in stories.py, whose options were to last three steps.
+# The story of helpers.actor_critics, whose options were to last three steps.
 SHORT = Figar(3)
 LEARNER = told(DDPG((4,), noise=0.5), SHORT, epsilon=fixed(0.0), **ONE_AT_A_TIME)
 

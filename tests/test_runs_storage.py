@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from kept_files import Trap
+from helpers.files import Trap
 
 from tenuto.errors import UserError
 from tenuto.runs import storage

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from api_runs import (
+from gymnasium import spaces
+from helpers.files import assert_same, snapshot
+from helpers.runs import (
     DICT,
     JUDGED,
     LINE,
@@ -27,8 +29,6 @@ from api_runs import (
     small_run,
     trained_run,
 )
-from gymnasium import spaces
-from kept_files import assert_same, snapshot
 
 import tenuto
 from tenuto import Agent, Run, UserError, loop, policy

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from conftest import tiny_task
+from helpers.tasks import tiny_task
 
 from tenuto import loop
 from tenuto.envs.chain import ChainState

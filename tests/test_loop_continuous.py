@@ -9,10 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import tiny_task
-from jaxtyping import Array
-from scipy import stats
-from stories import (
+from helpers.actor_critics import (
     BOX,
     HALF,
     HIGH,
@@ -34,6 +31,9 @@ from stories import (
     told,
     wide,
 )
+from helpers.tasks import tiny_task
+from jaxtyping import Array
+from scipy import stats
 
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, DoubleQ

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import tiny_task
+from helpers.tasks import tiny_task
 from scipy import stats
 
 from tenuto import agents, cli, settings

@@ -10,11 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import tiny_task
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
-from trees import assert_same
-from walks import SEEDS, TASK, WALK, Trained, Walk, begun, job_of, lane_of, limited, plain, several, trained_program
+from helpers.host_runs import (
+    SEEDS,
+    TASK,
+    WALK,
+    Trained,
+    Walk,
+    begun,
+    job_of,
+    lane_of,
+    limited,
+    plain,
+    several,
+    trained_program,
+)
+from helpers.tasks import tiny_task
+from helpers.trees import assert_same
 
 from tenuto import loop
 from tenuto.agents import Agent

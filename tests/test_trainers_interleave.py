@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("ale_py")
 
-from atari_lanes import (
+from helpers.atari import (
     LEARN,
     SIDE,
     SPEC,
@@ -26,7 +26,7 @@ from atari_lanes import (
     q_values,
     tiny,
 )
-from trees import assert_same, both_leaves
+from helpers.trees import assert_same, both_leaves
 
 from tenuto import loop
 from tenuto.actions import Uniform

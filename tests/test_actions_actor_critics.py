@@ -10,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jaxtyping import Array
-from scipy import stats
-from stories import (
+from helpers.actor_critics import (
     BOX,
     GAMMA,
     HALF,
@@ -41,7 +39,9 @@ from stories import (
     told,
     wide,
 )
-from trees import slopes
+from helpers.trees import slopes
+from jaxtyping import Array
+from scipy import stats
 
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, TD3

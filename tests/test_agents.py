@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import optax
 import pytest
-from conftest import tiny_task
+from helpers.tasks import tiny_task
 
 from tenuto import agents, loop, settings
 from tenuto.actions import BootstrappedQ, DoubleQ, Uniform

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from kept_files import assert_same, snapshot
+from helpers.files import assert_same, snapshot
+from helpers.tasks import tiny_task
 
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import Job
 from tenuto.runs.records import Records
 from tenuto.trainers.compiled import STAGES, Chunk, Program
-from tests.conftest import tiny_task
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"

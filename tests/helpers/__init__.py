@@ -1,0 +1,1 @@
+"""Shared by the tests: tasks and runs that compile fast, environments of known behaviour, and comparisons."""

@@ -1,0 +1,37 @@
+"""Tiny tasks: agents of the catalogue with networks of a few units."""
+
+import dataclasses
+
+from tenuto import agents
+from tenuto.actions import BootstrappedQ, DoubleQ
+from tenuto.envs import AbstractEnv, Chain
+from tenuto.extensions import SkipQ, Uncertain
+from tenuto.loop import Task
+from tenuto.plan import Periodic, Plan
+from tenuto.schedules import linear
+
+
+def tiny_task(agent: str, length: int = 5, env: AbstractEnv | None = None, **plan: object) -> Task:
+    """A catalogue agent with networks of a few units, on a short chain if nowhere else: compiles in a second or two."""
+    whole = agents.named(agent)
+    small: dict[type, dict[str, object]] = {
+        DoubleQ: {"hidden": (4,)},
+        BootstrappedQ: {"hidden": (4,), "heads": 3},
+        SkipQ: {"before": (4,), "embed": 2, "max_length": 3},
+        Uncertain: {"after": (4,), "heads": 3, "max_length": 3},
+    }
+    parts = {
+        name: dataclasses.replace(getattr(whole, name), **small.get(type(getattr(whole, name)), {}))
+        for name in ("action", "extension")
+    }
+    env = env or Chain(length)
+    defaults: dict[str, object] = {
+        "learn_every": env.longest_episode(),
+        "capacity": 64,
+        "batch": 8,
+        "extension_batch": 8,
+        "epsilon": linear(1.0, 0.05, 6, "episodes"),
+        "target": Periodic(40),
+        "learning_rate": 1e-2,
+    }
+    return Task(dataclasses.replace(whole, **parts), env, Plan(**(defaults | plan)))
