@@ -21,7 +21,7 @@ from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.runs.jobs import Job
 from tenuto.loop import Task
-from tenuto.runs.metrics import Metrics
+from tenuto.runs.metrics import Metrics, over_lanes
 from tenuto.envs.gym.atari import Atari
 from tenuto.runs.records import Records
 
@@ -36,14 +36,10 @@ CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as wri
 
 
 class Progress(NamedTuple):
-    """What a progress bar can show after a chunk: means over lanes."""
+    """What a progress bar can show after a chunk."""
 
     share: float  # of the steps asked for, or of the episodes in the slowest lane
-    recent_return: float
-    evaluation: float  # the last one's return; NaN where there was none
-    decisions_per_step: float
-    mean_length: float
-    lam: float
+    metrics: dict[str, float]  # means over lanes, by name; NaN where there is none yet
     diverged: list[int]  # lanes with parameters that are not finite
 
 
@@ -117,7 +113,7 @@ def _run(
                 if _owes_evaluation(job, kept, program) and not stop():
                     judged = program.evaluate(job.evaluation_episodes or 0, stop)
                     if judged is not None:
-                        kept.judge(judged, program.t)
+                        kept.add_evaluation(judged, program.t)
                         best.hear(judged.returns, program)
             except interleave.Uneven as failure:
                 note("".join(traceback.format_exception(failure)))
@@ -138,7 +134,8 @@ def _run(
             metrics.write(kept)
             for lane in np.flatnonzero(kept["diverged"] == program.t).tolist():
                 note(f"Lane {lane} {job.lanes()[lane]} diverged: its parameters are not finite. The others go on.")
-            report(_progress(kept, _share(job, kept, program.t)))
+            diverged = np.flatnonzero(kept["diverged"] >= 0).tolist()
+            report(Progress(_share(job, kept, program.t), over_lanes(kept), diverged))
             if time.monotonic() - saved >= pause:
                 writing = time.monotonic()
                 _save(program, folder, kept, best, seconds + writing - began)
@@ -349,18 +346,3 @@ def rounds_per_chunk(
         return most
     near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
     return near[-1] if near else min(most, episodes)
-
-
-def _progress(kept: Records, share: float) -> Progress:
-    def mean(values: np.ndarray) -> float:
-        return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-
-    return Progress(
-        share=share,
-        recent_return=mean(kept.recent("returns")),
-        evaluation=mean(kept["evaluation_returns"][:, -1:]),
-        decisions_per_step=mean(kept.recent("decisions") / kept.recent("steps")),
-        mean_length=mean(kept.recent("steps") / kept.recent("decisions")),
-        lam=mean(kept.recent("lam", 1)),
-        diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
-    )
