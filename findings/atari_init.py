@@ -54,8 +54,9 @@ def change_released(init: str, scaled: bool) -> None:
 
 
 def say(progress: runner.Progress) -> None:
-    done, returns = f"{progress.share:.1%}", f"return {progress.recent_return:.0f}"
-    print(f"{done}  evaluation {progress.evaluation:.0f}  {returns}  length {progress.mean_length:.2f}", flush=True)
+    now, done = progress.metrics, f"{progress.share:.1%}"
+    returns = f"evaluation {now['evaluation']:.0f}  return {now['recent_return']:.0f}"
+    print(f"{done}  {returns}  length {now['mean_length']:.2f}", flush=True)
 
 
 if __name__ == "__main__":

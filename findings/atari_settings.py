@@ -81,7 +81,7 @@ if __name__ == "__main__":
         for _ in range(PART // 1000):
             chunk = program.advance(1000 // program.learn_every)
             for lane, finished in enumerate(chunk.finished.tolist()):
-                returns[lane] += np.asarray(chunk.returns)[lane, :finished].tolist()
+                returns[lane] += np.asarray(chunk.episodes["returns"])[lane, :finished].tolist()
         means = [round(float(np.mean(lane)), 1) for lane in returns]
         print(json.dumps(about | {"step": program.t, "return": round(float(np.mean(means)), 1), "lane by lane": means}))
     program.close()

@@ -74,7 +74,7 @@ def score(options: Options, variant: str) -> dict[str, object]:
         kept = Records.empty(program.lanes, program.max_length, program.places)
         while program.t < options.steps:
             program.advance(250)
-            kept.judge(program.evaluate(10), program.t)
+            kept.add_evaluation(program.evaluate(10), program.t)
     return {name: stats.estimate(kept.last_third(name))._asdict() for name in ("returns", "decisions")}
 
 

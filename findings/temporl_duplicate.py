@@ -54,7 +54,7 @@ def score(options: Options) -> stats.Estimate:
     tasks = job.tasks()
     program = Program(tasks, range(options.seeds), jax.local_devices())
     program.begin()
-    returns = np.concatenate([program.advance(50).returns[:, :50] for _ in range(20)], axis=1)
+    returns = np.concatenate([program.advance(50).episodes["returns"][:, :50] for _ in range(20)], axis=1)
     return stats.estimate(records.auc(returns, 0.0, compiled_env(tasks[0]).best_return))
 
 

@@ -1,6 +1,7 @@
 """Showing how far long work has come, and stopping it politely. For the command line and for Python."""
 
 import contextlib
+import math
 import os
 import signal
 import threading
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
+
+from tenuto.runs import metrics
 
 if TYPE_CHECKING:
     from tenuto.runs.jobs import Job
@@ -44,10 +47,9 @@ def bars(shown: bool = True) -> Progress:
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
     """What a run's last chunk brought, in the bar's line; where there is no terminal, in a line now and then."""
-    parts = {"evaluation": now.evaluation, "return": now.recent_return}
-    parts |= {"decisions/step": now.decisions_per_step, "length": now.mean_length}
-    parts |= {"λ": now.lam} if job.uses_lam else {}
-    note = "  ".join(f"{name} {value:{'+' * (name == 'λ')}.2f}" for name, value in parts.items() if value == value)
+    shown = [m for m in metrics.table() if m.label and (job.uses_lam or not m.only_with_lam)]
+    numbers = [(m, now.metrics[m.name]) for m in shown]
+    note = "  ".join(f"{m.label} {number:{m.format}}" for m, number in numbers if not math.isnan(number))
     progress.update(task, completed=now.share, note=note)
     line = id(progress), task
     if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(line, 0.0) > QUIET_SECONDS:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from tenuto import td
+from tenuto import recorded, td
 from tenuto.actions import Lesson
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
@@ -231,11 +231,10 @@ def absorb(
     option = lane.option._replace(done=lane.option.done + 1)
     episode_return = lane.episode_return + step.reward
     event = Event(
-        episode_return=episode_return,
         over=over,
         length=jnp.where(decided, option.length, 0).astype(jnp.uint16),
-        lam=lane.lam,
         place=task.env.place(lane.env).astype(jnp.uint16),
+        notes=recorded.noted(recorded.Moment(lane, option, decided, step, episode_return)),
     )
     bandit = pick(over, agent.lam.finish(lane.bandit, episode_return), lane.bandit)
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))

@@ -67,11 +67,11 @@ def test_every_length_lies_between_one_and_the_longest(lives, name):
     J = task.agent.extension.max_length
     assert chunk.lengths.shape == (2, STAGES, J)
     # A length of 0 would count as no decision, one beyond J in no bin: then these sums would not meet.
-    assert chunk.decisions.sum(1).tolist() == chunk.lengths.sum((1, 2)).tolist()
+    assert chunk.episodes["decisions"].sum(1).tolist() == chunk.lengths.sum((1, 2)).tolist()
     assert ((chunk.lengths * np.arange(1, J + 1)).sum((1, 2)) >= 2 * 13).all()
-    assert (chunk.steps[:, :2] == 13).all()
-    assert (chunk.decisions[:, :2] >= 1).all()
-    assert (chunk.decisions <= chunk.steps).all()
+    assert (chunk.episodes["steps"][:, :2] == 13).all()
+    assert (chunk.episodes["decisions"][:, :2] >= 1).all()
+    assert (chunk.episodes["decisions"] <= chunk.episodes["steps"]).all()
     assert ((lanes.option.length >= 0) & (lanes.option.length <= J)).all()
     assert ((lanes.option.action >= 0) & (lanes.option.action < 2)).all()
 

@@ -57,7 +57,7 @@ def run_on_host(agent):
         moment = Moment(now, int(option.action), reward, time == HORIZON, bool(decided), int(option.length), lam)
         stream.append(moment)
         total += np.float32(reward)
-        assert (int(event.place), bool(event.over), float(event.episode_return)) == (now, moment.over, total)
+        assert (int(event.place), bool(event.over), float(event.notes["returns"])) == (now, moment.over, total)
         assert int(event.length) == (moment.length if decided else 0)
         if moment.over:
             place, time, total = 1, 0, np.float32(0)
@@ -97,7 +97,7 @@ def test_records_of_the_compiled_loop_are_those_of_the_host_loop(both, agent):
     assert len(episodes) == ROUNDS == sum(chunk.finished for chunk in chunks)
 
     def rows(name):
-        return np.concatenate([getattr(chunk, name)[: chunk.finished] for chunk in chunks])
+        return np.concatenate([chunk.episodes[name][: chunk.finished] for chunk in chunks])
 
     np.testing.assert_allclose(rows("returns"), [sum(m.reward for m in e) for e in episodes], rtol=1e-6)
     assert rows("steps").tolist() == [len(e) for e in episodes]

@@ -41,6 +41,7 @@ JUDGED: dict[str, Any] = {
     "progress": False,
 }
 LAVA = ("S...", ".#..", "...G")
+NAMES = [metric.name for metric in metrics.table()]
 
 
 def tenuto_says(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
@@ -180,10 +181,10 @@ def assert_table_is_the_lines(folder: Path, lanes: list[dict[str, Any]]) -> None
             row = next(rows)
             assert (int(row["step"]), int(row["lane"])) == (line["step"], lane)
             assert row.get("frames", "") == str(line.get("frames", ""))
-            for name in metrics.MEASURED:
+            for name in NAMES:
                 value = line[name][lane] if line[name] is not None else None
                 assert row[name] == ("" if value is None else str(value)), name
-            assert all(row[name] == str(value) for name, value in apart.items() if name not in metrics.MEASURED)
+            assert all(row[name] == str(value) for name, value in apart.items() if name not in NAMES)
     assert next(rows, None) is None
 
 
@@ -196,7 +197,7 @@ def test_the_table_says_what_the_lines_say(swept: Run, story: Story):
 def test_no_two_columns_of_the_table_share_a_name(swept: Run):
     heading = (swept.folder / "metrics.csv").read_text().splitlines()[0].split(",")
     assert len(set(heading)) == len(heading)
-    assert heading == ["step", "lane", "seed", *metrics.MEASURED]
+    assert heading == ["step", "lane", "seed", *NAMES]
     assert all(None not in row and None not in row.values() for row in rows_of(swept.folder))
 
 
@@ -208,7 +209,7 @@ def test_a_table_of_environments_and_values_has_a_column_for_each(tmp_path: Path
     kept = Records.empty(2, 3, 1).arrays() | {"clock": np.asarray([20], np.int32)}
     table.write(Records(**kept))
     rows = rows_of(tmp_path)
-    assert list(rows[0]) == ["step", "lane", "env", "gamma", "seed", *metrics.MEASURED]
+    assert list(rows[0]) == ["step", "lane", "env", "gamma", "seed", *NAMES]
     assert [row["env"] for row in rows] == ["lava-bridge", 'a "map", of mine']
     assert [row["recent_return"] for row in rows] == ["", ""]
 
@@ -296,7 +297,7 @@ def test_tensorboard_has_a_curve_per_lane_with_the_lines_numbers(swept: Run):
     for lane, folder in enumerate(written):
         found, wanted = events_of(folder), {}
         for line in lines_of(swept.folder):
-            for name in metrics.MEASURED:
+            for name in NAMES:
                 value = line[name][lane] if line[name] is not None else None
                 if value is not None:
                     wanted[name, line["step"]] = float(np.float32(value))
@@ -344,7 +345,7 @@ def test_weights_and_biases_offline_keeps_a_run_per_lane_in_the_runs_folder(
         found = history_of(path)
         assert [row["_step"] for row in found] == [line["step"] for line in wanted]
         for row, line in zip(found, wanted, strict=True):
-            for name in metrics.MEASURED:
+            for name in NAMES:
                 value = line[name][lane] if line[name] is not None else None
                 assert row.get(name) == value, name
 

@@ -20,6 +20,7 @@ import pytest
 from helpers.files import assert_same, snapshot
 from helpers.tasks import tiny_task
 
+from tenuto import recorded
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import Job
@@ -223,7 +224,7 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
     assert lost["lanes"][1]["diverged"] in (1800, 3600)
     assert [lane["diverged"] for lane in kept["lanes"]] == [-1, -1]
     beside_lost, beside_calm = record(tmp_path / "lost"), record(tmp_path / "kept")
-    for name in records.PER_EPISODE:
+    for name in recorded.dtypes():
         np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
     for name in records.PER_STAGE:
         np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
@@ -238,7 +239,7 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
         runner.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
     runner.run(job, run_folder, devices=devices[:2])
     found, wanted = record(run_folder), record(story.reference)
-    for name in records.PER_EPISODE:
+    for name in recorded.dtypes():
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
     for name in records.PER_STAGE:  # a stage is a fiftieth of 500 episodes here, of 2,500 there
         five_in_one = found[name].reshape(6, 10, 5, -1).sum(2)
@@ -370,10 +371,12 @@ def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
     table = (lanes, rows)
     return Chunk(
         finished=rng.integers(0, rows + 1, lanes).astype(np.int32),
-        returns=rng.normal(size=table).astype(np.float32),
-        steps=rng.integers(1, 50, table).astype(np.int32),
-        decisions=rng.integers(1, 50, table).astype(np.int32),
-        lam=rng.normal(size=table).astype(np.float32),
+        episodes={
+            "returns": rng.normal(size=table).astype(np.float32),
+            "steps": rng.integers(1, 50, table).astype(np.int32),
+            "decisions": rng.integers(1, 50, table).astype(np.int32),
+            "lam": rng.normal(size=table).astype(np.float32),
+        },
         lengths=rng.integers(0, 9, (lanes, STAGES, 3)).astype(np.int32),
         visits=rng.integers(0, 9, (lanes, STAGES, 5)).astype(np.int32),
         finite=rng.random(lanes) < 0.7,
@@ -392,7 +395,7 @@ def test_records_hold_what_lists_of_rows_would_hold():
         kept.add(chunk, t)
         for i in range(lanes):
             for k in range(chunk.finished[i]):
-                rows[i].append((chunk.returns[i, k], chunk.steps[i, k], chunk.decisions[i, k], chunk.lam[i, k]))
+                rows[i].append(tuple(chunk.episodes[name][i, k] for name in recorded.dtypes()))
             if not chunk.finite[i] and lost[i] == -1:
                 lost[i] = t
     most = max(map(len, rows))
@@ -401,7 +404,7 @@ def test_records_hold_what_lists_of_rows_would_hold():
     for column, (name, blank) in enumerate({"returns": math.nan, "steps": 0, "decisions": 0, "lam": math.nan}.items()):
         wanted = [[row[column] for row in r] + [blank] * (most - len(r)) for r in rows]
         np.testing.assert_array_equal(kept[name], np.asarray(wanted, kept[name].dtype))
-        assert kept[name].dtype == records.PER_EPISODE[name]
+        assert kept[name].dtype == recorded.dtypes()[name]
     np.testing.assert_array_equal(kept["lengths"], sum(chunk.lengths for chunk in chunks))
     np.testing.assert_array_equal(kept["visits"], sum(chunk.visits for chunk in chunks))
     assert kept["clock"].tolist() == clocks

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tenuto import loop
+from tenuto import loop, recorded
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
@@ -21,7 +21,7 @@ from tenuto.envs import Lava
 from tenuto.extensions import Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
-from tenuto.runs.records import PER_EPISODE, Records, auc
+from tenuto.runs.records import Records, auc
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
 from tenuto.trainers.compiled import STAGES, Chunk, Program, Running, summarise
 from tenuto.types import Event
@@ -87,18 +87,24 @@ def events(moments: list[Moment]) -> Event:
         totals.append(total)
         total = 0 if moment.over else total
     return Event(
-        episode_return=np.asarray(totals, np.float32),
         over=np.asarray([m.over for m in moments]),
         length=np.asarray([m.length for m in moments], np.uint16),
-        lam=np.asarray([m.lam for m in moments], np.float32),
         place=np.asarray([m.place for m in moments], np.uint16),
+        notes={
+            "returns": np.asarray(totals, np.float32),
+            "lam": np.asarray([m.lam for m in moments], np.float32),
+        },
     )
+
+
+def running_of(steps: int, decisions: int) -> Running:
+    return {"steps": np.int32(steps), "decisions": np.int32(decisions)}
 
 
 def check(moments: list[Moment], size: int, before: int, episodes: int, running: tuple[int, int]) -> None:
     """Every chunk of this size, and the lane's state after it, is what the twin has seen."""
     twin, stream = Twin(before, episodes, running), events(moments)
-    carried = Running(*map(np.int32, running))
+    carried = running_of(*running)
     for first in range(0, STREAM, size):
         seen, lengths, visits = len(twin.rows), twin.lengths.copy(), twin.visits.copy()
         part = jax.tree.map(lambda x, a=first: x[a : a + size], stream)
@@ -108,11 +114,11 @@ def check(moments: list[Moment], size: int, before: int, episodes: int, running:
             twin.see(moment)
         rows = twin.rows[seen:]
         assert chunk.finished == len(rows) <= max(0, episodes - before)
-        found = zip(*(getattr(chunk, name)[: chunk.finished].tolist() for name in PER_EPISODE), strict=True)
+        found = zip(*(chunk.episodes[name][: chunk.finished].tolist() for name in recorded.dtypes()), strict=True)
         assert list(found) == rows
         np.testing.assert_array_equal(chunk.lengths, twin.lengths - lengths)
         np.testing.assert_array_equal(chunk.visits, twin.visits - visits)
-        assert tuple(map(int, carried)) == (twin.steps, twin.decisions)
+        assert carried == {"steps": twin.steps, "decisions": twin.decisions}
 
 
 moment = st.builds(
@@ -149,16 +155,15 @@ def test_stages_are_equal_parts_of_a_lanes_episodes() -> None:
     for episodes, stages in ((100, [e // 2 for e in range(24)]), (12, [0, 4, 8, 12, 16, 20, 25, 29, 33, 37, 41, 45])):
         stream = events(ONE_STEP_EPISODES)
         zero = np.int32(0)
-        _, chunk = count(Running(zero, zero), stream, np.bool_(True), zero, np.int32(episodes), rows=STREAM + 1)
+        _, chunk = count(running_of(0, 0), stream, np.bool_(True), zero, np.int32(episodes), rows=STREAM + 1)
         wanted = np.bincount(stages, minlength=50).tolist()
         assert chunk.visits.shape == (STAGES, PLACES) == (50, PLACES)
         assert chunk.visits.sum(1).tolist() == chunk.lengths.sum(1).tolist() == wanted
 
 
 def test_the_last_of_the_papers_episodes_is_in_the_last_stage_and_the_next_nowhere() -> None:
-    zero = np.int32(0)
     for before, finished, last in ((2976, 24, 24), (2999, 1, 1), (3000, 0, 0), (3001, 0, 0)):
-        args = (Running(zero, zero), events(ONE_STEP_EPISODES), np.bool_(True), np.int32(before), np.int32(3000))
+        args = (running_of(0, 0), events(ONE_STEP_EPISODES), np.bool_(True), np.int32(before), np.int32(3000))
         _, chunk = count(*args, rows=STREAM + 1)
         assert (chunk.finished, chunk.visits.sum(), chunk.lengths.sum()) == (finished, last, last)
         assert chunk.visits[49].sum() == last
@@ -167,7 +172,7 @@ def test_the_last_of_the_papers_episodes_is_in_the_last_stage_and_the_next_nowhe
 @pytest.mark.parametrize("finite", [True, False])
 def test_a_chunk_says_whether_its_lane_is_finite(finite: bool) -> None:
     zero = np.int32(0)
-    args = (Running(zero, zero), events(ONE_STEP_EPISODES), np.bool_(finite), zero, np.int32(9))
+    args = (running_of(0, 0), events(ONE_STEP_EPISODES), np.bool_(finite), zero, np.int32(9))
     assert count(*args, rows=STREAM + 1)[1].finite == finite
 
 
@@ -330,7 +335,7 @@ def test_a_lane_among_other_maps_and_schedules_is_the_one_trained_alone(crowd: L
     one = alone[i]
     episodes = TASKS[i].plan.episodes
     assert one.records["returns"].shape == (1, episodes)
-    for name in PER_EPISODE:
+    for name in recorded.dtypes():
         np.testing.assert_array_equal(crowd.records[name][i, :episodes], one.records[name][0], err_msg=name)
     for name in ("lengths", "visits"):
         np.testing.assert_array_equal(crowd.records[name][i], one.records[name][0], err_msg=name)
@@ -364,10 +369,12 @@ def chunk_of(rows: list[list[float]], width: int = 6) -> Chunk:
         table[i, : len(row)] = row
     return Chunk(
         finished=np.asarray([len(row) for row in rows], np.int32),
-        returns=table,
-        steps=(table * 2).astype(np.int32),
-        decisions=(table * 3).astype(np.int32),
-        lam=table * 4,
+        episodes={
+            "returns": table,
+            "steps": (table * 2).astype(np.int32),
+            "decisions": (table * 3).astype(np.int32),
+            "lam": table * 4,
+        },
         lengths=np.arange(lanes * STAGES * 2, dtype=np.int32).reshape(lanes, STAGES, 2),
         visits=np.arange(lanes * STAGES * 3, dtype=np.int32).reshape(lanes, STAGES, 3),
         finite=np.ones(lanes, bool),
@@ -391,7 +398,7 @@ def test_ragged_chunks_are_kept_side_by_side(ragged: Records) -> None:
     np.testing.assert_array_equal(ragged["lam"], wanted * 4)
     np.testing.assert_array_equal(ragged["steps"], np.nan_to_num(wanted * 2))
     np.testing.assert_array_equal(ragged["decisions"], np.nan_to_num(wanted * 3))
-    assert {name: ragged[name].dtype for name in PER_EPISODE} == PER_EPISODE
+    assert {name: ragged[name].dtype for name in recorded.dtypes()} == recorded.dtypes()
     assert ragged["clock"].tolist() == [10, 20, 30]
 
 

@@ -115,7 +115,7 @@ def assert_same_records(chunks: list[tuple[compiled.Chunk, compiled.Chunk]]) -> 
         assert_same((ours.finished, ours.lengths, ours.finite), (theirs.finished, theirs.lengths, theirs.finite))
         for lane, finished in enumerate(ours.finished):
             for name in ("returns", "steps", "decisions", "lam"):
-                mine, other = (np.asarray(getattr(chunk, name))[lane, :finished] for chunk in (ours, theirs))
+                mine, other = (np.asarray(chunk.episodes[name])[lane, :finished] for chunk in (ours, theirs))
                 np.testing.assert_array_equal(mine, other, err_msg=name)
 
 
@@ -253,12 +253,12 @@ def test_records_count_the_steps_and_decisions_that_are_in_replay(trained: Train
         ends = np.flatnonzero(replay.ending[:STEPS])
         done, number = held_so_far(replay), chunk.finished
         assert number == len(ends)
-        assert chunk.steps[:number].tolist() == np.diff(ends, prepend=-1).tolist()
+        assert chunk.episodes["steps"][:number].tolist() == np.diff(ends, prepend=-1).tolist()
         decided = np.cumsum(done == 1)[ends]
-        assert chunk.decisions[:number].tolist() == np.diff(decided, prepend=0).tolist()
+        assert chunk.episodes["decisions"][:number].tolist() == np.diff(decided, prepend=0).tolist()
         assert chunk.lengths.sum() == (done == 1).sum()
         totals = [replay.reward[a + 1 : b + 1].sum(dtype=np.float64) for a, b in pairwise([-1, *ends])]
-        np.testing.assert_allclose(chunk.returns[:number], totals, rtol=1e-5)
+        np.testing.assert_allclose(chunk.episodes["returns"][:number], totals, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seeds", [(6,), (6, 9), (8, 6, 1), (1, 2, 6, 3, 4)], ids=lambda seeds: f"{len(seeds)} lanes")

@@ -78,7 +78,7 @@ def test_a_run_of_a_job_is_the_program_in_a_folder(reference: dict[str, np.ndarr
     for lane, number in enumerate(trained.chunk.finished):
         assert reference["count"][lane] == number
         for name in ("returns", "steps", "decisions", "lam"):
-            np.testing.assert_array_equal(reference[name][lane, :number], getattr(trained.chunk, name)[lane, :number])
+            np.testing.assert_array_equal(reference[name][lane, :number], trained.chunk.episodes[name][lane, :number])
     networks = storage.leaves_of(trained.program.networks())
     assert_same({name: reference[name] for name in networks}, networks)
     assert reference["evaluated"].tolist() == [80, 160, 240]

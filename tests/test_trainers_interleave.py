@@ -79,7 +79,7 @@ def test_replay_holds_what_is_paid_and_records_hold_the_score():
         seen = Seen(None, np.float32(400), np.bool_(False), np.bool_(False), np.zeros((8, 8), np.uint8))
         after, event = slow_step(task, lane, jnp.bool_(True), seen, jnp.int32(0))
         assert after.replay.reward[0] == kept
-        assert event.episode_return == after.episode_return == 400
+        assert event.notes["returns"] == after.episode_return == 400
 
 
 SEEDS = (3, 1, 2)

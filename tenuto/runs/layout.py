@@ -14,7 +14,8 @@ import numpy as np
 from tenuto.runs import storage
 
 FORMAT = storage.FORMAT
-ARRAYS: tuple[tuple[int, str, str], ...] = ()  # (last version, pattern of its arrays' names, what they are called now)
+# (last version, pattern of its arrays' names, what they are called now)
+ARRAYS: tuple[tuple[int, str, str], ...] = ((1, r"^\[1\]\.(steps|decisions)$", r"[1]['\1']"),)
 PARTS: tuple[tuple[int, str, str], ...] = ()  # (last version, name of a class in config.json, what it is called now)
 FIELDS: tuple[tuple[int, str, str, str], ...] = ()  # (last version, class as it is now, name of its field, now)
 RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # begin the names of arrays in a checkpoint

@@ -21,7 +21,7 @@ from tenuto.errors import UserError
 from tenuto.runs import folders, layout, needs, records, storage, trackers
 from tenuto.runs.jobs import Job
 from tenuto.runs.layout import Checkpoint
-from tenuto.runs.metrics import Metrics
+from tenuto.runs.metrics import Metrics, over_lanes
 from tenuto.runs.records import Records
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
@@ -38,14 +38,10 @@ BEST_RETURN, BEST_STEP = "evaluation", "step"  # what is kept of each lane's bes
 
 
 class Progress(NamedTuple):
-    """What a progress bar can show after a chunk: means over lanes."""
+    """What a progress bar can show after a chunk."""
 
     share: float  # of the steps asked for, or of the episodes in the slowest lane
-    recent_return: float
-    evaluation: float  # the last one's return; NaN where there was none
-    decisions_per_step: float
-    mean_length: float
-    lam: float
+    metrics: dict[str, float]  # means over lanes, by name; NaN where there is none yet
     diverged: list[int]  # lanes with parameters that are not finite
 
 
@@ -121,7 +117,9 @@ class Course:
                     self._best.hear(evaluation.returns, self._program)
                 self._metrics.write(self._kept)
                 self._tell_divergence()
-                report(_progress(self._kept, share_done(self._job, self._kept, self._program.t)))
+                diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
+                share = share_done(self._job, self._kept, self._program.t)
+                report(Progress(share, over_lanes(self._kept), diverged))
                 if time.monotonic() - self._saved >= self._pause:
                     self._save()
         except interleave.Uneven as failure:
@@ -188,7 +186,7 @@ def chunks(
         if owes_evaluation(job, kept, program) and not stop():
             evaluation = program.evaluate(request.evaluation_episodes or 0, stop)
             if evaluation is not None:
-                kept.judge(evaluation, program.t)
+                kept.add_evaluation(evaluation, program.t)
         yield evaluation
 
 
@@ -377,18 +375,3 @@ def rounds_per_chunk(
         return most
     near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
     return near[-1] if near else min(most, episodes)
-
-
-def _progress(kept: Records, share: float) -> Progress:
-    def mean(values: np.ndarray) -> float:
-        return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-
-    return Progress(
-        share=share,
-        recent_return=mean(kept.recent("returns")),
-        evaluation=mean(kept["evaluation_returns"][:, -1:]),
-        decisions_per_step=mean(kept.recent("decisions") / kept.recent("steps")),
-        mean_length=mean(kept.recent("steps") / kept.recent("decisions")),
-        lam=mean(kept.recent("lam", 1)),
-        diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
-    )

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from tenuto import loop
+from tenuto import loop, recorded
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
@@ -29,11 +29,8 @@ EVALUATION = 100  # folded into a lane's first key; its other uses are numbered 
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
 
 
-class Running(NamedTuple):
-    """The part of each lane's current episode that earlier chunks saw."""
-
-    steps: Int[Array, " lanes"]
-    decisions: Int[Array, " lanes"]
+Running = dict[str, Array]
+"""What the columns that add up have come to in each lane's current episode, as far as earlier chunks saw it."""
 
 
 class Chunk(NamedTuple):
@@ -43,10 +40,7 @@ class Chunk(NamedTuple):
     """
 
     finished: Int[Array, " lanes"]
-    returns: Float[Array, "lanes rows"]
-    steps: Int[Array, "lanes rows"]
-    decisions: Int[Array, "lanes rows"]
-    lam: Float[Array, "lanes rows"]
+    episodes: dict[str, Array]  # each column of `recorded.py`, (lanes, rows)
     lengths: Int[Array, "lanes stages J"]  # how often each length was decided
     visits: Int[Array, "lanes stages places"]  # how many steps began in each place
     finite: Array  # (lanes,) whether all parameters are finite
@@ -65,8 +59,7 @@ class Evaluation(NamedTuple):
 def start(tasks: Task, keys: Array) -> tuple[Lane, Running]:
     """All lanes before their first step; `tasks` and `keys` carry the lane axis."""
     lanes = jax.vmap(loop.start)(tasks, keys)
-    zero = jnp.zeros(len(keys), jnp.int32)
-    return lanes, Running(zero, zero)
+    return lanes, {column.name: jnp.zeros(len(keys), column.dtype) for column in recorded.summed()}
 
 
 @partial(jax.jit, static_argnames=("rounds", "rows", "unroll"), donate_argnames=("lanes", "running"))
@@ -193,22 +186,24 @@ def summarise(
     def at_the_end(x: Array) -> Array:
         return jnp.zeros(rows, x.dtype).at[jnp.where(stream.over, episode, rows)].set(x, mode="drop")
 
-    steps = counted(jnp.ones_like(episode), running.steps)
-    decisions = counted((stream.length > 0).astype(jnp.int32), running.decisions)
+    last, episodes, carried = ended[-1], {}, {}
+    for column in recorded.COLUMNS:
+        values = recorded.values(column, stream)
+        if column.fold == "sum":
+            sums = counted(values, running[column.name])
+            episodes[column.name], carried[column.name] = sums[:rows], sums[last]
+        else:
+            episodes[column.name] = at_the_end(values)
     lengths = jnp.zeros((STAGES, J + 1), jnp.int32).at[stage, stream.length].add(1, mode="drop")[:, 1:]
     visits = jnp.zeros((STAGES, places), jnp.int32).at[stage, stream.place].add(1, mode="drop")
-    last = ended[-1]
     chunk = Chunk(
         finished=jnp.clip(plan.episodes - before, 0, last),
-        returns=at_the_end(stream.episode_return),
-        steps=steps[:rows],
-        decisions=decisions[:rows],
-        lam=at_the_end(stream.lam),
+        episodes=episodes,
         lengths=lengths,
         visits=visits,
         finite=finite,
     )
-    return Running(steps[last], decisions[last]), chunk
+    return carried, chunk
 
 
 def compiled_env(task: Task) -> AbstractEnv:

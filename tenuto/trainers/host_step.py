@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from tenuto import loop
+from tenuto import loop, recorded
 from tenuto.envs.gym.vector import Seen
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
@@ -26,6 +26,7 @@ from tenuto.types import Event, Option, TimeStep
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
 AHEAD = 512  # steps whose randomness is drawn at a time
 LARGE = 100_000  # numbers of a matrix that acts in the plan's precision
+WORD = np.dtype(np.uint32)  # of a packed event
 PARTS = 3  # of an update that is launched in parts, one a step
 
 
@@ -141,8 +142,7 @@ def compiled_calls(shapes: Shapes) -> Calls:
         shown = from_desk(seen, events.shape[-1], shapes.seen)
         now, then = (jax.tree.unflatten(shapes.drawn, [x[clock % AHEAD + i] for x in drawn]) for i in (0, 1))
         lanes, event, chosen = turn(task, lanes, chosen, shown, clock, now, then, learn=learn)
-        packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
-        events = jax.lax.dynamic_update_index_in_dim(events, packed, clock % AHEAD, 0)
+        events = jax.lax.dynamic_update_index_in_dim(events, packed(event), clock % AHEAD, 0)
         said = to_host(to_say(chosen.option))
         state = forms[STATE].apart((_moving(lanes), chosen))
         return state, clock + 1, events, brain_of(lanes, Brain._fields if learn else ()), said
@@ -243,7 +243,7 @@ class Body:
         self._brain, self._drawn = leaves, jax.tree.leaves(self._ahead)
         self._keys = jax.random.key_data(lanes.learn_key)
         self._clock = to_device(np.int32(t))
-        self._events = to_device(np.zeros((AHEAD, len(Event._fields), len(lanes.lam)), np.float32))
+        self._events = to_device(np.zeros((AHEAD, len(jax.tree.leaves(recorded.event_dtypes())), len(lanes.lam)), WORD))
         self._calls: Calls | None = None
         self._part = 0  # of an update, that comes next
         self._waiting = False  # whether the first is due, and waits for what is to be compiled
@@ -336,12 +336,23 @@ class Body:
         )
 
 
-def unpacked(gathered: list[Any], began: int, t: int) -> Event:
-    """The events from clock `began` up to t as arrays (steps, lanes); they gathered in so many arrays."""
+def packed(event: Event) -> Array:
+    """An event of all lanes as one array (leaves, lanes) of 32-bit words: values of 32 bits as their bits, smaller ones
+    as whole numbers."""
+    leaves = jax.tree.leaves(event)
+    wide = [x.dtype.itemsize == WORD.itemsize for x in leaves]
+    words = zip(leaves, wide, strict=True)
+    return jnp.stack([jax.lax.bitcast_convert_type(x, WORD) if w else x.astype(WORD) for x, w in words])
+
+
+def unpacked(gathered: Sequence[np.ndarray], began: int, t: int) -> Event:
+    """The events from clock `began` up to t as arrays (steps, lanes), from arrays of AHEAD packed events each."""
     skipped = began % AHEAD
-    fields = np.concatenate(gathered)[skipped : skipped + t - began].swapaxes(0, 1)
-    kinds = (np.float32, np.bool_, np.uint16, np.float32, np.uint16)
-    return Event(*(jnp.asarray(x.astype(kind)) for x, kind in zip(fields, kinds, strict=True)))
+    leaves = np.concatenate(gathered)[skipped : skipped + t - began].swapaxes(0, 1)  # (leaves, steps, lanes)
+    dtypes, structure = jax.tree.flatten(recorded.event_dtypes())
+    wide = [np.dtype(dtype).itemsize == WORD.itemsize for dtype in dtypes]
+    each = zip(leaves, dtypes, wide, strict=True)
+    return jax.tree.unflatten(structure, [jnp.asarray(x.view(d) if w else x.astype(d)) for x, d, w in each])
 
 
 @partial(jax.jit, donate_argnames=("lanes",))

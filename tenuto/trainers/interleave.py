@@ -69,8 +69,7 @@ class SideBySide:
             chunks = self._each(lambda group: group.advance(rounds, partial(stop_there, group)))
         except Failed as failure:
             raise Uneven(str(failure)) from failure
-        width = max(chunk.returns.shape[1] for chunk in chunks)
-        return _joined([_widened(chunk, width) for chunk in chunks])
+        return _joined(_equally_wide(chunks))
 
     def _each(self, do: Callable[[Program], Any]) -> list[Any]:
         """What each group answers: all at a time on a GPU, one after the other on a CPU, which has no time to spare."""
@@ -127,12 +126,14 @@ def in_groups(
     return programs[0] if num == 1 else SideBySide(programs)
 
 
-def _widened(chunk: Chunk, rows: int) -> Chunk:
-    """The chunk with room for so many episodes of each lane."""
-    room = rows - chunk.returns.shape[1]
-    fields = ("returns", "steps", "decisions", "lam")
-    wide: dict[str, Any] = {name: np.pad(getattr(chunk, name), ((0, 0), (0, room))) for name in fields}
-    return chunk._replace(**wide)
+def _equally_wide(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The chunks with as many rows for episodes in each as the longest has."""
+    most = max(column.shape[1] for chunk in chunks for column in chunk.episodes.values())
+
+    def wide(column: np.ndarray) -> np.ndarray:
+        return np.pad(column, ((0, 0), (0, most - column.shape[1])))
+
+    return [chunk._replace(episodes=jax.tree.map(wide, chunk.episodes)) for chunk in chunks]
 
 
 def _joined(parts: Sequence[Any]) -> Any:
