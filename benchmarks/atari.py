@@ -27,7 +27,7 @@ import tyro
 from tenuto import loop
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.trainers import compiled, host_step, interleave
 from tenuto.trainers.devices import start_jax
 
@@ -62,8 +62,8 @@ class Options:
 
 
 def tasks_of(options: Options, lanes: int, precision: str) -> list[Task]:
-    job = Job(f"atari-{options.game}", options.agent, setting=options.setting, seeds=lanes, precision=precision)
-    task = job.tasks()[0]
+    job = job_for(f"atari-{options.game}", options.agent, setting=options.setting, seeds=lanes, precision=precision)
+    task = job.tasks[0]
     return [dataclasses.replace(task, plan=dataclasses.replace(task.plan, learning_starts=LEARNING_STARTS))] * lanes
 
 

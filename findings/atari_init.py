@@ -19,7 +19,7 @@ import tyro
 
 from tenuto.extensions import Uncertain
 from tenuto.runs import runner
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.settings import atari
 from tenuto.trainers.devices import start_jax
 
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     change_released(options.init, options.scaled)
     stop = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: stop.set())
-    job = Job(
+    job = job_for(
         f"atari-{options.game}",
         options.agent,
         setting="released",

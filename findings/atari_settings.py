@@ -17,7 +17,7 @@ import tyro
 
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.schedules import linear
 from tenuto.trainers import host
 from tenuto.trainers.devices import start_jax
@@ -50,7 +50,7 @@ def fitting(part: Any, **fields: Any) -> Any:
 
 
 def small(options: Options) -> Task:
-    task = Job(f"atari-{options.game}", options.agent, setting=options.setting, precision="float32").tasks()[0]
+    task = job_for(f"atari-{options.game}", options.agent, setting=options.setting, precision="float32").tasks[0]
     assert isinstance(task.env, Atari)
     whole, env = task.agent, task.env
     whole = dataclasses.replace(

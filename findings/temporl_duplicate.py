@@ -21,7 +21,7 @@ from tenuto.experiments import published
 from tenuto.replay import Replay
 from tenuto.report import stats
 from tenuto.runs import records
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.trainers.compiled import Program, compiled_env
 from tenuto.trainers.devices import start_jax
 from tenuto.types import Scalar, Span
@@ -50,8 +50,8 @@ def with_duplicates(horizon: int) -> object:
 
 def score(options: Options) -> stats.Estimate:
     """TempoRL's normalised AUC over the seeds."""
-    job = Job(f"chain-{options.length}", "temporl", seeds=options.seeds)
-    tasks = job.tasks()
+    job = job_for(f"chain-{options.length}", "temporl", seeds=options.seeds)
+    tasks = job.tasks
     program = Program(tasks, range(options.seeds), jax.local_devices())
     program.begin()
     returns = np.concatenate([program.advance(50).episodes["returns"][:, :50] for _ in range(20)], axis=1)

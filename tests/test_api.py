@@ -43,7 +43,7 @@ from tenuto.bandit import Constant
 from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava, registry
 from tenuto.extensions import Joint
 from tenuto.runs import folders, runner, serial, storage
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.spaces import Discrete
 from tenuto.types import TimeStep
 
@@ -209,8 +209,8 @@ def test_a_repeated_call_on_a_chain_given_as_an_object_only_reads(run_folder: Pa
 def test_an_agent_of_the_catalogue_trains_on_a_papers_environment_by_episodes():
     run = tenuto.train("chain-5", "random", episodes=20, seeds=3, progress=False)
     assert run.records["count"].tolist() == [20] * 3
-    assert run.job.agent == "random"
-    assert run.job.setting == "released"
+    assert run.job.request.agent == "random"
+    assert run.job.request.setting == "released"
 
 
 def test_actions_that_do_not_start_at_zero_reach_the_environment_and_the_caller_as_they_are():
@@ -239,7 +239,7 @@ def test_images_and_dicts_can_be_learned_from(space: spaces.Space[Any], tmp_path
 
 
 def test_names_of_compositions_are_theirs_or_the_callers(small: Run):
-    assert small.job.agent == "Uniform+Joint"
+    assert small.job.request.agent == "Uniform+Joint"
     assert quick(LINE, name="mine").job.label == f"mine on {LINE}"
     with pytest.raises(UserError, match="name"):
         quick(LINE, "random", name="mine")
@@ -276,7 +276,7 @@ def test_an_action_learner_and_an_extension_policy_of_ones_own_plug_in(own: Run)
 def test_parts_of_ones_own_are_saved_and_loaded_when_they_are_given(own: Run, tmp_path: Path):
     saved = own.save(tmp_path / "saved")
     loaded = tenuto.load(saved, agent=OWN)
-    assert loaded.job.agent == "Linear+Dice"
+    assert loaded.job.request.agent == "Linear+Dice"
     for before, after in zip(own, loaded, strict=True):
         assert decisions_of(after, observations()) == decisions_of(before, observations())
 
@@ -306,7 +306,7 @@ def test_a_run_is_not_loaded_as_another_agents(small: Run, other: Agent):
 
 
 def as_json(part: Any) -> Any:
-    return json.loads(json.dumps(serial.spell(part)))
+    return json.loads(json.dumps(serial.to_json(part)))
 
 
 def all_parts() -> list[Any]:
@@ -324,7 +324,7 @@ def all_parts() -> list[Any]:
 
 def test_all_that_is_spelled_out_is_read_again_as_it_was():
     for part in all_parts():
-        again = serial.read(as_json(part))
+        again = serial.from_json(as_json(part))
         assert type(again) is type(part)
         assert as_json(again) == as_json(part)
         assert jax.tree.structure(again) == jax.tree.structure(part)
@@ -349,7 +349,7 @@ def test_all_that_is_spelled_out_is_read_again_as_it_was():
 )
 def test_words_that_stand_for_no_part_of_tenuto_are_refused(words: dict[str, Any]):
     with pytest.raises(UserError):
-        serial.read(words)
+        serial.from_json(words)
 
 
 # ---- The package itself
@@ -424,9 +424,9 @@ def test_a_strangers_configuration_imports_nothing(tmp_path: Path):
 
 
 def test_each_lane_is_played_in_its_own_environment(tmp_path: Path):
-    job = Job(("lava-bridge", "lava-zigzag"), "random", seeds=1, episodes=1)
+    job = job_for(("lava-bridge", "lava-zigzag"), "random", seeds=1, episodes=1)
     shown = [play.maker_of(job, lane)().env_core.rows() for lane in (0, 1)]
-    assert shown == [registry.make(name).rows() for name in job.envs]  # type: ignore[attr-defined]
+    assert shown == [registry.make(name).rows() for name in job.request.envs]  # type: ignore[attr-defined]
 
 
 class Meddler(gymnasium.Env[Any, Any]):
@@ -478,12 +478,12 @@ def test_the_best_of_a_run_is_what_each_lane_was_at_its_best_evaluation(tmp_path
     """Runs of the same seeds that end earlier are what the longer one was then."""
     whole = quick(Wild, UTE, **JUDGED | {"out": tmp_path / "whole"})
     judged, at = whole.records["evaluation_returns"].mean(2, dtype=np.float64), whole.records["evaluated"]
-    arrays, _ = storage.load(tmp_path / "whole" / "best.npz")
+    arrays, _, _ = storage.load(tmp_path / "whole" / "best.npz")
     last_best = [int(at[np.flatnonzero(row == row.max())[-1]]) for row in judged]
     assert arrays["step"].tolist() == last_best
     assert arrays["evaluation"].tolist() == judged.max(1).tolist()
     for step in set(last_best):
-        program = runner.open_program(whole.job, whole.job.tasks())
+        program = runner.open_program(whole.job, whole.job.tasks)
         program.begin()
         program.advance(step)
         then = storage.leaves_of(program.networks())

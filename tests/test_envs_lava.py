@@ -634,7 +634,7 @@ def test_the_largest_map_still_tells_its_last_cell_from_its_first():
 
 @pytest.mark.parametrize("name", ["lava-cliff", "lava-bridge", "lava-zigzag", "lava:x", "lava:maps/own.txt"])
 def test_lava_maps_and_files_are_of_one_family(name):
-    assert registry.family(name) == "lava"
+    assert registry.family_name(name) == "lava"
 
 
 @pytest.mark.parametrize("name", ["lava-brigde", "Lava-Bridge", "lava_bridge"])

@@ -225,7 +225,7 @@ def test_environments_by_name(name, old_rule):
     assert isinstance(env, Pendulum)
     assert env.old_rule is old_rule
     assert env.longest_episode() == LIMIT
-    assert registry.family(name) == "pendulum"
+    assert registry.family_name(name) == "pendulum"
     assert name in registry.ENVIRONMENTS
 
 

@@ -45,7 +45,7 @@ from tenuto.extensions import Figar, Joint, Situation, SkipQ, Uncertain
 from tenuto.loop import Lane, Networks, Task
 from tenuto.nets import SharedTrunk
 from tenuto.plan import Plan, Polyak
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.schedules import fixed
 from tenuto.spaces import Discrete
 from tenuto.trainers import compiled
@@ -357,12 +357,12 @@ def test_the_best_of_a_constant_lambda_is_the_lambda_itself() -> None:
 )
 def test_a_job_for_the_wrong_agent_is_refused_with_those_that_can(env: str, agent: str, actions: Any) -> None:
     with pytest.raises(UserError, match=f"agent '{agent}' cannot act here") as refusal:
-        Job(env, agent)
+        job_for(env, agent)
     listed = str(refusal.value).split("these can: ")[1].split(", ")
     assert tuple(listed) == able(actions)
     assert agent not in listed
     for name in (listed[0], listed[-1]):
-        Job(env, name)
+        job_for(env, name)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from tenuto.envs.gym.vector import SHOWING, episode_seed
 from tenuto.report import curves, stats
 from tenuto.report.curves import Curve
 from tenuto.runs import folders, metrics, runner, trackers
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.runs.records import Records
 
 JUDGED: dict[str, Any] = {
@@ -82,7 +82,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def job_of(**more: Any) -> Job:
     """A job that learns nothing, with chunks of twenty steps."""
     fields: dict[str, Any] = {"seeds": 3, "steps": 310, "evaluate_every": 100, "evaluation_episodes": 2} | more
-    return Job("CartPole-v1", "some", given=Given(agent=RANDOM, plan=PLAN), **fields)
+    return job_for("CartPole-v1", "some", given=Given(agent=RANDOM, plan=PLAN), **fields)
 
 
 class CrashError(Exception):
@@ -190,8 +190,8 @@ def assert_table_is_the_lines(folder: Path, lanes: list[dict[str, Any]]) -> None
 
 def test_the_table_says_what_the_lines_say(swept: Run, story: Story):
     assert_table_is_the_lines(swept.folder, swept.lanes)
-    assert_table_is_the_lines(story.whole, job_of().lanes())
-    assert_table_is_the_lines(story.crashed, job_of().lanes())
+    assert_table_is_the_lines(story.whole, job_of().lanes)
+    assert_table_is_the_lines(story.crashed, job_of().lanes)
 
 
 def test_no_two_columns_of_the_table_share_a_name(swept: Run):
@@ -237,7 +237,7 @@ def test_going_on_after_a_stop_in_mid_chunk_neither_doubles_nor_loses_a_line(tmp
     assert lines[: len(before)] == before
     assert [line["step"] for line in lines] == kept["clock"].tolist()
     assert (np.diff(kept["clock"]) > 0).all()
-    assert_table_is_the_lines(tmp_path / "run", job_of().lanes())
+    assert_table_is_the_lines(tmp_path / "run", job_of().lanes)
 
 
 def test_an_environment_that_skips_frames_has_them_counted_and_is_told_of(tmp_path: Path):
@@ -418,10 +418,10 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     call: dict[str, Any] = {"steps": 60, "seeds": 3, "evaluate_every": 0}
     folder, given = tmp_path_factory.mktemp("played") / "run", Given(agent=RANDOM, plan=PLAN)
     if request.param == "compiled":
-        runner.run(Job(f"lava:{map_file}", "some", given=given, **call), folder)
+        runner.run(job_for(f"lava:{map_file}", "some", given=given, **call), folder)
     else:
         args = json.dumps({"map": str(map_file)})
-        runner.run(Job("tenuto/Lava-v0", "some", env_args=args, given=given, **call), folder)
+        runner.run(job_for("tenuto/Lava-v0", "some", env_args=args, given=given, **call), folder)
     return tenuto.load(folder)
 
 

@@ -64,7 +64,7 @@ def check_watched(run: Run, tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))[-len(count) :]
     assert [float(row["recent_gains"]) for row in rows] == wanted
     spy = Spy()
-    metrics.Metrics(tmp_path, run.job.lanes(), trackers=[spy]).write(run.records)
+    metrics.Metrics(tmp_path, run.job.lanes, trackers=[spy]).write(run.records)
     assert [lane["recent_gains"] for lane in spy.heard[-1]] == wanted
     bar = console.bars(shown=False)
     task = bar.add_task("", note="")

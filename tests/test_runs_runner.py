@@ -23,13 +23,13 @@ from helpers.tasks import tiny_task
 from tenuto import recorded
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import Job, changed, from_json, job_for
 from tenuto.runs.records import Records
 from tenuto.trainers.compiled import STAGES, Chunk, Program
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
-PAIR = Job("chain-10", "temporl", seeds=2, episodes=500)
+PAIR = job_for("chain-10", "temporl", seeds=2, episodes=500)
 RESULTS = {"metrics.csv", "config.json", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
 
 
@@ -212,7 +212,7 @@ def test_the_summary_scores_each_lane_from_its_record(pair: Path):
 
 
 def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_path: Path):
-    base = Job("chain-10", "temporl", seeds=1, episodes=200, learning_rate=(1e-3, 1e30))
+    base = job_for("chain-10", "temporl", seeds=1, episodes=200, learning_rate=(1e-3, 1e30))
     calm = dataclasses.replace(base, learning_rate=(1e-3, 5e-4))
     told: list[list[int]] = []
     device = jax.local_devices()[:1]
@@ -260,8 +260,8 @@ def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
 
 
 def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
-    job = Job("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
-    assert job.lanes() == [
+    job = job_for("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
+    assert job.lanes == [
         {"lam": -1.0, "gamma": 0.9, "seed": 7},
         {"lam": -1.0, "gamma": 0.9, "seed": 8},
         {"lam": -1.0, "gamma": 0.5, "seed": 7},
@@ -271,20 +271,20 @@ def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
         {"lam": 2.0, "gamma": 0.5, "seed": 7},
         {"lam": 2.0, "gamma": 0.5, "seed": 8},
     ]
-    tasks = job.tasks()
+    tasks = job.tasks
     assert [(task.agent.lam.lam, task.plan.gamma) for task in tasks] == [
-        (lane["lam"], lane["gamma"]) for lane in job.lanes()
+        (lane["lam"], lane["gamma"]) for lane in job.lanes
     ]
 
 
 def test_values_and_sizes_reach_the_tasks():
-    job = Job("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
-    (task,) = job.tasks()
+    job = job_for("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
+    (task,) = job.tasks
     assert task.plan.learning_rate == 0.25
     assert task.plan.epsilon.horizon == 3
     assert task.agent.extension.max_length == 4
     assert task.agent.extension.heads == 6
-    (task,) = Job("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks()
+    (task,) = job_for("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks
     assert task.agent.extension.mu == 2.5
 
 
@@ -305,17 +305,17 @@ CHANGES: dict[str, Any] = {
     "evaluate_every": 100,
     "precision": "tensorfloat32",
 }
-UTE = Job("chain-10", "ute", seeds=2, episodes=100)
+UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
 
 
 def test_no_two_configurations_share_a_name():
-    ez = Job("chain-10", "ez-greedy", seeds=2, episodes=100)
+    ez = job_for("chain-10", "ez-greedy", seeds=2, episodes=100)
     judged = dataclasses.replace(UTE, evaluate_every=100, evaluation_episodes=3)
     made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,)), judged]
     made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
-    elsewhere = Job("CartPole-v1", "ute", seeds=2, steps=100)
-    made += [elsewhere, dataclasses.replace(elsewhere, steps=101), dataclasses.replace(elsewhere, env_args="{}")]
-    made += [dataclasses.replace(elsewhere, scale_observations=False)]
+    elsewhere = job_for("CartPole-v1", "ute", seeds=2, steps=100)
+    made += [elsewhere, changed(elsewhere, steps=101), changed(elsewhere, env_args="{}")]
+    made += [changed(elsewhere, scale_observations=False)]
     fields = {*CHANGES, "mu", "maps", "evaluation_episodes", "steps", "env_args", "scale_observations", "given"}
     fields.add("synchronous")  # for Atari only: see test_atari_runs
     assert fields == {f.name for f in dataclasses.fields(Job)}
@@ -324,21 +324,21 @@ def test_no_two_configurations_share_a_name():
 
 def test_a_configuration_always_has_the_same_name():
     job = dataclasses.replace(UTE, lam=(2.0, -1.0))
-    assert job.name == Job("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
+    assert job.name == job_for("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
     assert job.name.startswith("chain-10_ute_released_")
 
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_job_comes_back_from_json(field: str):
     job = dataclasses.replace(UTE, **{field: CHANGES[field]})
-    again = Job.from_json(json.loads(json.dumps(job.to_json())))
+    again = from_json(json.loads(json.dumps(job.to_json())))
     assert again == job
     assert again.name == job.name
     assert hash(again) == hash(job)
 
 
 def test_the_papers_number_of_episodes_is_the_default():
-    assert Job("chain-10", "ddqn").episodes == 1000
+    assert job_for("chain-10", "ddqn").episodes == 1000
 
 
 @pytest.mark.parametrize("field", ["lam", "gamma", "learning_rate", "epsilon_horizon"])
@@ -354,7 +354,7 @@ def test_a_value_that_is_not_a_number_is_refused(field: str):
 )
 def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
     with pytest.raises(UserError):
-        Job.from_json(UTE.to_json() | change)
+        from_json(UTE.to_json() | change)
 
 
 def test_a_chunk_divides_the_episodes_where_it_can():
@@ -419,7 +419,7 @@ def test_auc_is_the_mean_return_between_the_worst_and_the_best():
 
 
 def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
-    job = Job("chain-10", "ddqn", seeds=2, episodes=100)
+    job = job_for("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
     with folders.alone_in(folder), pytest.raises(UserError, match="another process"):
         runner.run(job, folder)
@@ -427,7 +427,7 @@ def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
 
 
 def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(tmp_path: Path):
-    job = Job("chain-10", "ddqn", seeds=2, episodes=100)
+    job = job_for("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
     assert config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] == 5e-4
@@ -438,4 +438,4 @@ def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(t
 
 
 def test_a_value_given_twice_is_trained_once():
-    assert Job("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)
+    assert job_for("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)

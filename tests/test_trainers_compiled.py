@@ -14,7 +14,7 @@ from helpers.tasks import tiny_task
 from helpers.trees import assert_same
 
 from tenuto.envs import Chain
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.schedules import linear
 from tenuto.trainers import compiled
@@ -187,8 +187,8 @@ def test_lanes_with_different_numbers_share_one_program_and_differ(changed):
 
 
 def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only():
-    sweep = Job("chain-10", "ute", seeds=2, episodes=300, lam=(-2.0, 2.0))
-    only = Job("chain-10", "ute", seeds=4, episodes=300, lam=(2.0,))
+    sweep = job_for("chain-10", "ute", seeds=2, episodes=300, lam=(-2.0, 2.0))
+    only = job_for("chain-10", "ute", seeds=4, episodes=300, lam=(2.0,))
     swept = train(sweep.tasks(), [row["seed"] for row in sweep.lanes()], (100,))
     before = compiled.run._cache_size()
     single = train(only.tasks(), [row["seed"] for row in only.lanes()], (100,))
@@ -202,8 +202,8 @@ def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only(
 
 def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_three():
     """At this size XLA rounds a product over two lanes differently from one over three."""
-    job = Job("lava-bridge", "ute", seeds=4, heads=2)
-    tasks, networks = job.tasks(), {}
+    job = job_for("lava-bridge", "ute", seeds=4, heads=2)
+    tasks, networks = job.tasks, {}
     for lanes in (1, 2, 4):
         program = Program(tasks[:lanes], range(lanes))
         program.begin()

@@ -181,7 +181,7 @@ class Endless(Walk):
 
 def endless_program(make: Callable[..., Any], vector: bool = False) -> host.Program:
     job = job_of(make, vector)
-    program = runner.open_program(job, job.tasks())
+    program = runner.open_program(job, job.tasks)
     assert isinstance(program, host.Program)
     program.begin()
     return program

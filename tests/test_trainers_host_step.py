@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tenuto.envs.gym.vector import Seen, Trouble
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.trainers import buffers, host, host_step
 
 LANES = 3
@@ -106,9 +106,9 @@ def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.Program:
     """A small program, some of whose arrays count as large."""
     patch.setattr(host_step, "LARGE", 64)
     patch.setattr(buffers, "SMALL", 32)
-    job = Job("CartPole-v1", "ute", seeds=2, steps=64)
-    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
-    return host.Program(tasks, [0, 1], job.open_crowd, overlap)
+    job = job_for("CartPole-v1", "ute", seeds=2, steps=64)
+    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks]
+    return host.Program(tasks, [0, 1], job.open_envs, overlap)
 
 
 def small_plan(plan: Any) -> Any:

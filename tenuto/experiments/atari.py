@@ -15,7 +15,7 @@ from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted
 from tenuto.experiments.published_atari import GAMES, LAMS, MUS
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
-from tenuto.runs.jobs import Job, job_of
+from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.atari import BUDGET, SETTINGS
 
 PARTS = {
@@ -107,7 +107,7 @@ def entries(part: str, setting: str, seeds: int, steps: int, game: str, agent: s
     """Every cell of one part for one game and agent; none if the part does not have the agent."""
     if agent not in AGENTS[part]:
         return []
-    job = partial(job_of, f"atari-{game}", setting=setting, seeds=seeds, steps=steps)
+    job = partial(job_for, f"atari-{game}", setting=setting, seeds=seeds, steps=steps)
     if agent in YARDSTICKS:  # their home is the main table, whichever part needs them
         part = "main"
     if part in TABLES:

@@ -7,7 +7,7 @@ from typing import Any
 from tenuto.agents import able
 from tenuto.experiments import published
 from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted, numbers
-from tenuto.runs.jobs import Job, job_of
+from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.chain import BUDGET, SETTINGS
 from tenuto.spaces import Discrete
 
@@ -35,7 +35,7 @@ TITLES = {
 
 def entries(part: str, setting: str, seeds: int, episodes: int, length: int) -> list[Entry]:
     """Every cell of one part for one chain length. Parts share jobs: what one has trained, another only reads."""
-    job = partial(job_of, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
+    job = partial(job_for, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "max-length": _max_length}[part]
     return list(make(length, job))
 

@@ -11,7 +11,7 @@ from tenuto.envs.lava import MAPS
 from tenuto.experiments import measures, published
 from tenuto.experiments.experiment import Entry, Experiment, Source
 from tenuto.report import figures
-from tenuto.runs.jobs import Job, job_of
+from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.lava import BUDGET, SETTINGS
 from tenuto.spaces import Discrete
 
@@ -68,7 +68,7 @@ def places(maps: Sequence[str]) -> list[Place]:
 
 def entries(part: str, setting: str, seeds: int, episodes: int = BUDGET.amount) -> list[Entry]:
     """Every cell of one part. Parts share jobs: what one has trained, another only reads."""
-    job = cache(partial(job_of, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES))
+    job = cache(partial(job_for, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES))
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "calibration": _calibration}[part]
     return list(make(job))
 

@@ -12,7 +12,7 @@ from tenuto.experiments import measures, published
 from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted, numbers
 from tenuto.report import cells, figures
 from tenuto.report.cells import Cell
-from tenuto.runs.jobs import Job, job_of
+from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.pendulum import BUDGET, SETTINGS
 
 PARTS = {
@@ -43,7 +43,7 @@ def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int)
     """Every cell of one part for one greatest length J."""
     if max_length < 1:
         raise UserError(f"--max-lengths must be at least 1 (the action learner alone), not {max_length}")
-    job = partial(job_of, ENV, setting=setting, seeds=seeds, episodes=episodes)
+    job = partial(job_for, ENV, setting=setting, seeds=seeds, episodes=episodes)
     return list({"main": _main, "learners": _learners, "lambdas": _lambdas}[part](job, max_length))
 
 

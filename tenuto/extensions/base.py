@@ -50,13 +50,13 @@ class AbstractExtension(eqx.Module):
         return False
 
     def with_max_length(self, longest: int) -> Self:
-        """The same policy with options of up to this length."""
+        """The same policy with options of up to this length. Where that cannot be, the error says it of the agent."""
         changed: Any = {"max_length": longest}
         return dataclasses.replace(self, **changed)
 
     def with_heads(self, heads: int) -> Self:
         """The same policy with an ensemble of this many heads."""
-        raise UserError(f"{type(self).__name__} has no ensemble of option values: leave --heads out")
+        raise UserError("has no ensemble of option values: leave --heads out")
 
     def suits(self, actions: AbstractSpace) -> bool:
         """Whether actions of this kind can be held by it."""

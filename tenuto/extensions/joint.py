@@ -38,7 +38,7 @@ class Joint(AbstractExtension):
 
     def with_max_length(self, longest: int) -> Self:
         if len(self.offered) > 1 or self.offered == (1,):
-            raise UserError(f"this agent has fixed lengths {self.offered}: leave --max-length out")
+            raise UserError(f"has fixed lengths {self.offered}: leave --max-length out")
         return dataclasses.replace(self, offered=(longest,))
 
     def suits(self, actions: AbstractSpace) -> bool:

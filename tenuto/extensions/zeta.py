@@ -33,7 +33,7 @@ class Zeta(AbstractExtension):
 
     def with_max_length(self, longest: int) -> Self:
         if longest <= self.extra:
-            raise UserError(f"--max-length must be at least {self.extra + 1} for ez-greedy here, not {longest}")
+            raise UserError(f"needs a --max-length of at least {self.extra + 1} here, not {longest}")
         return dataclasses.replace(self, longest=longest - self.extra)
 
     @property

@@ -62,8 +62,8 @@ class Job:
     maps: tuple[tuple[str, ...], ...]  # the rows of each map of one's own, read when the job was made
     given: Given = dataclasses.field(compare=False, repr=False)
     family: Family = dataclasses.field(compare=False, repr=False)
-    lanes: tuple[dict[str, Any], ...] = dataclasses.field(compare=False, repr=False)  # what sets each lane apart
-    tasks: tuple[Task, ...] = dataclasses.field(compare=False, repr=False)  # who learns, where and how: one per lane
+    lanes: list[dict[str, Any]] = dataclasses.field(compare=False, repr=False)  # what sets each lane apart
+    tasks: list[Task] = dataclasses.field(compare=False, repr=False)  # who learns, where and how: one per lane
     bases: Mapping[tuple[str, str | None], Task] = dataclasses.field(compare=False, repr=False)  # before any sweep
 
     @property
@@ -139,9 +139,14 @@ class Job:
         )
 
 
-def job_of(env: Any, agent: str, given: Given = Given(), **asked: Any) -> Job:
+def job_for(env: Any, agent: str, setting: str = "", *, given: Given = Given(), **asked: Any) -> Job:
     """The job of a request that is spelled as arguments."""
-    return resolve(Request(env=env, agent=agent, **asked), given)
+    return resolve(Request(env=env, agent=agent, setting=setting, **asked), given)
+
+
+def changed(job: Job, given: Given | None = None, **asked: Any) -> Job:
+    """The job where something else is asked for."""
+    return resolve(dataclasses.replace(job.request, **asked), job.given if given is None else given)
 
 
 def from_json(fields: Mapping[str, Any], given: Given = Given()) -> Job:
@@ -251,22 +256,22 @@ def _maker(request: Request, given: Given) -> Callable[..., Any]:
     return maker(request.envs[0], str(request.env_args))
 
 
-def _lanes(request: Request) -> tuple[dict[str, Any], ...]:
+def _lanes(request: Request) -> list[dict[str, Any]]:
     swept = {name: getattr(request, name) for name in SWEPT}
     swept = {name: values for name, values in swept.items() if isinstance(values, tuple)}
-    return tuple(
+    return [
         dict(zip(swept, values, strict=True)) | {"seed": request.first_seed + i}
         for values in itertools.product(*swept.values())
         for i in range(request.seeds)
-    )
+    ]
 
 
 def _tasks(
     request: Request, lanes: Sequence[Mapping[str, Any]], bases: Mapping[tuple[str, str | None], Task]
-) -> tuple[Task, ...]:
+) -> list[Task]:
     """A task per lane; lanes that differ only in their seed have the same one. All must share a program."""
     made: dict[tuple[Any, ...], Task] = {}
-    tasks = []
+    tasks: list[Task] = []
     for lane in lanes if bases else ():
         swept = tuple(value for name, value in lane.items() if name != "seed")
         if swept not in made:
@@ -279,7 +284,7 @@ def _tasks(
     if not bases or any(program != programs[0] for program in programs):
         names, reason = " and ".join(map(registry.short, request.envs)), "they differ in kind, size or time limit"
         raise UserError(f"{names} cannot share a program, for {reason}: train them in runs of their own")
-    return tuple(tasks)
+    return tasks
 
 
 def _bases(
@@ -308,10 +313,13 @@ def _base(
     if request.precision is not None:
         plan = dataclasses.replace(plan, precision=request.precision)
     extension = task.agent.extension
-    if request.max_length is not None:
-        extension = extension.with_max_length(request.max_length)
-    if request.heads is not None:
-        extension = extension.with_heads(request.heads)
+    try:
+        if request.max_length is not None:
+            extension = extension.with_max_length(request.max_length)
+        if request.heads is not None:
+            extension = extension.with_heads(request.heads)
+    except UserError as problem:
+        raise UserError(f"agent '{request.agent}' {problem}") from None
     return dataclasses.replace(task, plan=plan, agent=dataclasses.replace(task.agent, extension=extension))
 
 

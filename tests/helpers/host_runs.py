@@ -19,7 +19,7 @@ from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate
 from tenuto.loop import Lane
 from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.trainers import compiled, host
 
 SEEDS, LIMIT, STEPS = (5, 6, 7), 6, 240
@@ -73,10 +73,10 @@ WALK = Interface.of(Walk(), "walk")
 def job_of(make: Callable[..., Any] = limited, vector: bool = False, **changed: Any) -> Job:
     numbers = {"seeds": 3, "first_seed": SEEDS[0], "steps": STEPS, "evaluate_every": 80, "evaluation_episodes": 2}
     given = Given(make=make, vector=vector, agent=AGENT, plan=PLAN)
-    return Job("python:Walk", "tiny", **(numbers | changed), given=given)
+    return job_for("python:Walk", "tiny", **(numbers | changed), given=given)
 
 
-TASK = job_of().tasks()[0]
+TASK = job_of().tasks[0]
 
 
 class Opened(NamedTuple):
@@ -152,7 +152,7 @@ def clock_of(folder: Path) -> int:
 def outcome(folder: Path) -> dict[str, np.ndarray]:
     """What a finished run leaves, but for the clocks at which its chunks happened to end."""
     kept = folders.read_records(folder).arrays()
-    networks, _ = storage.load(folder / "networks.npz")
+    networks, _, _ = storage.load(folder / "networks.npz")
     best = storage.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
     kept = {name: array for name, array in kept.items() if name != "clock"}
     return kept | networks | {f"best {name}": array for name, array in best.items()}
