@@ -73,7 +73,12 @@ def main() -> None:
     small = [picture.quantize(32, dither=Image.Dither.NONE) for picture in pictures]
     times = [MILLISECONDS] * (len(small) - 1) + [LAST]
     small[0].save(
-        Path(__file__).with_name("hold.gif"), save_all=True, append_images=small[1:], duration=times, loop=0, optimize=True
+        Path(__file__).with_name("hold.gif"),
+        save_all=True,
+        append_images=small[1:],
+        duration=times,
+        loop=0,
+        optimize=True,
     )
     print(f"{len(seen) - 1} steps, {sum(m.done == 1 for m in seen)} decisions")
 
