@@ -1,5 +1,6 @@
 """What the documents show in Python runs, their commands are commands, and their numbers are those of the results."""
 
+import inspect
 import json
 import os
 import pkgutil
@@ -51,8 +52,10 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("page", [page for page in PAGES if python_in(page)], ids=lambda page: page.name)
-def test_python_in_the_documents_runs(page: Path):
+def test_python_in_the_documents_runs(page: Path, capsys: pytest.CaptureFixture[str]):
     exec(compile(python_in(page), page.name, "exec"), {"__name__": "a_page"})
+    if page.name == "README.md":
+        assert re.fullmatch(r"push (left|right) for \d+ steps\n", capsys.readouterr().out)
 
 
 @pytest.mark.usefixtures("short")
@@ -104,6 +107,8 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     assert "WARNING" not in done.stderr
     assert (tmp_path / "index.html").exists()
     assert (tmp_path / "results" / "chain" / "table" / "index.html").exists()  # linked, and outside of docs/
+    reference = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "index.html").read_text())
+    assert all(name in reference for name in inspect.signature(api.train).parameters)
     assert "mkdocs build --strict" in (ROOT / "Makefile").read_text()
     assert "--quiet" not in re.findall(r"mkdocs build(.*?)#", (ROOT / "Makefile").read_text())[0]
 
