@@ -6,14 +6,13 @@ import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
-
-from tenuto.runs import metrics
 
 if TYPE_CHECKING:
     from tenuto.runs.jobs import Job
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
 NARROW = 100  # columns of a terminal that has no room for a bar beside the numbers
 console = Console()
-_told: dict[tuple[int, TaskID], float] = {}  # when a line of progress was last written
+# When a line of progress was last written, as long as its bars are there.
+_told: weakref.WeakKeyDictionary[Progress, dict[TaskID, float]] = weakref.WeakKeyDictionary()
 
 
 def say(line: str) -> None:
@@ -47,13 +47,15 @@ def bars(shown: bool = True) -> Progress:
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
     """What a run's last chunk brought, in the bar's line; where there is no terminal, in a line now and then."""
+    from tenuto.runs import metrics  # `tenuto --help` needs no JAX
+
     shown = [m for m in metrics.table() if m.label and (job.uses_lam or not m.only_with_lam)]
     numbers = [(m, now.metrics[m.name]) for m in shown]
     note = "  ".join(f"{m.label} {number:{m.format}}" for m, number in numbers if not math.isnan(number))
     progress.update(task, completed=now.share, note=note)
-    line = id(progress), task
-    if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(line, 0.0) > QUIET_SECONDS:
-        _told[line] = time.monotonic()
+    told = _told.setdefault(progress, {})
+    if not progress.disable and not console.is_terminal and time.monotonic() - told.get(task, 0.0) > QUIET_SECONDS:
+        told[task] = time.monotonic()
         say(f"{job.label} ({job.request.setting}): {now.share:.0%}  {note}")
 
 

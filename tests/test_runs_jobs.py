@@ -1,6 +1,5 @@
 """Jobs whose lanes are on several maps and follow several schedules."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def test_a_job_with_one_environment_and_schedule_has_lanes_of_seeds_only() -> No
 
 
 def test_names_given_twice_are_trained_once() -> None:
-    job = dataclasses.replace(
+    job = changed(
         SWEEP, env=("lava-zigzag", "lava-cliff", "lava-zigzag"), schedule=("fixed", "fixed", "linear", "fixed")
     )
     assert job == SWEEP
@@ -69,7 +68,11 @@ def test_one_name_in_a_tuple_is_the_name_itself() -> None:
 
 
 def test_lava_is_trained_for_the_papers_number_of_episodes() -> None:
-    assert job_for("lava-cliff", "ddqn").episodes == job_for(("lava-cliff", "lava-bridge"), "ddqn").episodes == 3000
+    assert (
+        job_for("lava-cliff", "ddqn").budget
+        == job_for(("lava-cliff", "lava-bridge"), "ddqn").budget
+        == ("episodes", 3000)
+    )
 
 
 @pytest.mark.parametrize("agent", ["ddqn", "ez-greedy", "ute"])
@@ -135,7 +138,7 @@ def test_a_sweep_over_names_comes_back_from_json(maps: Path) -> None:
         assert again == wanted
         assert again.name == wanted.name
         assert hash(again) == hash(wanted)
-        assert again.lanes() == wanted.lanes()
+        assert again.lanes == wanted.lanes
 
 
 @pytest.mark.parametrize("env", ["lava:maps/x.txt", ("lava:maps/z.txt", "lava:maps/x.txt")], ids=["one", "one of two"])
@@ -153,7 +156,7 @@ def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, e
     with pytest.raises(UserError, match="the map was drawn anew"):
         folders.claim(job(), folder)
     assert folders.load_job(folder) == first  # a run keeps the map it was made with
-    assert folders.load_job(folder).tasks[0].env.rows() == first.tasks()[0].env.rows()
+    assert folders.load_job(folder).tasks[0].env.rows() == first.tasks[0].env.rows()
     (maps / "x.txt").unlink()
     assert folders.load_job(folder) == first
 

@@ -210,8 +210,8 @@ def test_an_array_of_objects_is_refused_and_not_unpickled(saved: Path):
 
 
 def test_another_format_is_refused_with_both_numbers(saved: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(storage, "FORMAT", storage.FORMAT + 1)
-    with pytest.raises(UserError, match=r"state\.npz has format 1, this version reads 2"):
+    monkeypatch.setattr(storage, "FORMAT", storage.FORMAT - 1)
+    with pytest.raises(UserError, match=r"state\.npz has format 2, this version reads up to 1"):
         storage.load(saved)
 
 

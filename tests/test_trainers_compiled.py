@@ -189,9 +189,9 @@ def test_lanes_with_different_numbers_share_one_program_and_differ(changed):
 def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only():
     sweep = job_for("chain-10", "ute", seeds=2, episodes=300, lam=(-2.0, 2.0))
     only = job_for("chain-10", "ute", seeds=4, episodes=300, lam=(2.0,))
-    swept = train(sweep.tasks(), [row["seed"] for row in sweep.lanes()], (100,))
+    swept = train(sweep.tasks, [row["seed"] for row in sweep.lanes], (100,))
     before = compiled.run._cache_size()
-    single = train(only.tasks(), [row["seed"] for row in only.lanes()], (100,))
+    single = train(only.tasks, [row["seed"] for row in only.lanes], (100,))
     assert compiled.run._cache_size() == before
     assert (swept[0]["lam"][2:] == 2.0).all()
     assert (swept[0]["lam"][:2] == -2.0).all()
