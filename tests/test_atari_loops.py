@@ -38,7 +38,7 @@ from tenuto.plan import Plan
 from tenuto.replay import TERMINATED, TRUNCATED, Replay
 from tenuto.schedules import fixed
 from tenuto.trainers import buffers, host, host_step, interleave
-from tenuto.trainers.compiled import Chunk
+from tenuto.trainers.program import Chunk
 from tenuto.types import TimeStep
 
 
@@ -133,7 +133,7 @@ def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("overlap", [True, False])
 def test_with_overlap_steps_are_chosen_before_the_parts_of_an_update(overlap: bool, slow: dict[bool, list[Lane]]):
     """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
-    program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
+    program = host.HostProgram([EAGER] * 3, SEEDS, emulators, overlap)
     program.begin()
     program.advance(2)
     program.advance(STEPS // 4 - 2)
@@ -156,7 +156,7 @@ def test_copies_of_large_matrices_act_and_teach_as_they_would(monkeypatch: pytes
     for large in (10**9, 500):
         monkeypatch.setattr(host_step, "LARGE", large)
         monkeypatch.setattr(buffers, "SMALL", min(buffers.SMALL, large - 1))
-        program = host.Program([tiny("ute", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
+        program = host.HostProgram([tiny("ute", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
         program.begin()
         program.advance(STEPS // 4)
         learned.append(program.networks())
@@ -367,7 +367,7 @@ def test_fixed_repeat_holds_every_action_for_four_steps_in_training():
             bound.append(held.copy())
             super().send(actions, held, active)
 
-    program = host.Program([task] * 3, SEEDS, lambda seeds, use: Heard(SPEC, seeds, use), overlap=True)
+    program = host.HostProgram([task] * 3, SEEDS, lambda seeds, use: Heard(SPEC, seeds, use), overlap=True)
     program.begin()
     chunk = program.advance(10)
     program.close()

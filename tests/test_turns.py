@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as arrays
 from tenuto.envs.gym.vector import Seen, Trouble
 from tenuto.runs.jobs import Job
 from tenuto.trainers import buffers, host, host_step
+from tenuto.trainers.program import EnvError
 
 LANES = 3
 few = settings(max_examples=25, deadline=None)  # each compiles
@@ -102,13 +103,13 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     assert compiled == ({"turn_only": 1, "call": 3} if overlap else {"turn_only": 1, "step": 1})
 
 
-def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.Program:
+def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.HostProgram:
     """A small program, some of whose arrays count as large."""
     patch.setattr(host_step, "LARGE", 64)
     patch.setattr(buffers, "SMALL", 32)
     job = Job("CartPole-v1", "ute", seeds=2, steps=64)
     tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
-    return host.Program(tasks, [0, 1], job.open_crowd, overlap)
+    return host.HostProgram(tasks, [0, 1], job.open_crowd, overlap)
 
 
 def small_plan(plan: Any) -> Any:
@@ -116,7 +117,7 @@ def small_plan(plan: Any) -> Any:
     return dataclasses.replace(plan, batch=4, extension_batch=4, **changed)
 
 
-def updates_of(program: host.Program) -> list[list[int]]:
+def updates_of(program: host.HostProgram) -> list[list[int]]:
     brain = program.state()[0].brain
     optimisers = (brain.extension_optimiser, *brain.action_optimisers)
     return [optax.tree_utils.tree_get(state, "count").tolist() for state in optimisers]
@@ -139,7 +140,7 @@ def test_an_update_is_made_once_though_an_environment_fails_after_it_was_begun(
     program.advance(2)
     monkeypatch.setattr(program._crowd, "receive", failing)
     for _ in range(2):
-        with pytest.raises(host.Failed, match=f"step {step}: no more poles"):
+        with pytest.raises(EnvError, match=f"step {step}: no more poles"):
             program.advance(6)
         program.restore(jax.device_get(program.state()), program.t, program.journal())
     assert program.t == step

@@ -26,7 +26,7 @@ from tenuto.runs import serial
 from tenuto.envs import registry
 from tenuto.agents import Agent, named
 from tenuto.bandit import Constant
-from tenuto.trainers.compiled import STAGES
+from tenuto.trainers.program import STAGES
 from tenuto.envs import AbstractSpec, Lava
 from tenuto.errors import UserError
 from tenuto.extensions import Joint, Uncertain, Zeta

@@ -17,6 +17,7 @@ import numpy as np
 import tenuto
 from tenuto.runs import storage, folders, needs, records, trackers
 from tenuto.trainers import compiled, interleave, host
+from tenuto.trainers.program import EnvError, OutOfStepError, Program
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.runs.jobs import Job
@@ -71,9 +72,6 @@ def run(
     return storage.read_json(folder / "summary.json")
 
 
-Program = compiled.Program | host.Program | interleave.SideBySide
-
-
 def _run(
     job: Job,
     folder: Path,
@@ -115,13 +113,13 @@ def _run(
                     if judged is not None:
                         kept.add_evaluation(judged, program.t)
                         best.hear(judged.returns, program)
-            except interleave.Uneven as failure:
+            except OutOfStepError as failure:
                 note("".join(traceback.format_exception(failure)))
                 raise UserError(
                     f"{job.label}: {failure}. The run stopped; `tenuto resume {folder}` goes on from its last "
                     "checkpoint, or begins anew if there is none"
                 ) from failure
-            except host.Failed as failure:
+            except EnvError as failure:
                 if failure.chunk is not None:  # what came before it in this chunk
                     kept.add(failure.chunk, program.t)
                 metrics.write(kept)
@@ -196,8 +194,8 @@ def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None 
     if isinstance(tasks[0].env, Atari):
         return _atari_program(job, tasks, seeds)
     if job.is_outside:
-        return host.Program(tasks, seeds, job.open_crowd)
-    return compiled.Program(tasks, seeds, devices)
+        return host.HostProgram(tasks, seeds, job.open_crowd)
+    return compiled.CompiledProgram(tasks, seeds, devices)
 
 
 def _atari_program(job: Job, tasks: Sequence[Task], seeds: Sequence[int]) -> Program:

@@ -18,9 +18,9 @@ from tenuto.envs.gym.vector import Seen
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
 from tenuto.nets import last_layers
-from tenuto.trainers import compiled
+from tenuto.trainers import program
 from tenuto.trainers.buffers import Desk, Form, Leaves, compiled_in_place, from_desk, to_device, to_host
-from tenuto.trainers.compiled import Chunk, Running
+from tenuto.trainers.program import Chunk, Running
 from tenuto.types import Event, Option, TimeStep
 
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
@@ -386,6 +386,6 @@ def summarise(
     tasks: Task, lanes: Lane, running: Running, events: Event, before: Any, t: Clock, *, rows: int, J: int
 ) -> tuple[Running, Chunk]:
     """A chunk's events (steps, lanes) as records."""
-    count = partial(compiled.summarise, rows=rows, J=J, places=1)
-    finite = compiled.finite(lanes)
+    count = partial(program.summarise, rows=rows, J=J, places=1)
+    finite = program.finite(lanes)
     return jax.vmap(count, (0, 1, 0, 0, 0, None))(running, events, finite, before, tasks.plan, t)
