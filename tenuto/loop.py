@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from tenuto import recorded, td
+from tenuto import hold, recorded, td
 from tenuto.actions import Lesson
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
@@ -137,13 +137,12 @@ def start(task: Task, key: Array) -> Lane:
         size = action.eye.size if shares_eye(task) else env.obs_size
         extension = agent.extension.init(size, env.actions, k_extension)
     bandit, lam = agent.lam.start(agent.lam.init(), agent.lam.draw(k_lam))
-    idle = Option(choices.example(), env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
     return Lane(
         step_key=k_step,
         learn_key=k_learn,
         env=state,
         obs=obs,
-        option=idle,
+        option=no_option(task),
         mood=agent.action.new_episode(k_mood),
         bandit=bandit,
         lam=lam,
@@ -166,6 +165,12 @@ def start(task: Task, key: Array) -> Lane:
             env.screens,
         ).show(jnp.int32(0), obs),
     )
+
+
+def no_option(task: Task) -> Option:
+    """What a lane follows before its first decision: an option of no length."""
+    choices = task.agent.extension.choices(task.env.actions)
+    return Option(choices.example(), task.env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
 
 
 def shares_eye(task: Task) -> bool:
@@ -195,9 +200,8 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):
         length = jnp.where(warm, drawn.warmup[1], length)
-    decided = lane.option.done >= lane.option.length
-    fresh = Option(choice, action, length, done=jnp.int32(0))
-    return lane._replace(option=pick(decided, fresh, lane.option)), decided
+    option, decided = hold.follow(lane.option, Option(choice, action, length, done=jnp.int32(0)))
+    return lane._replace(option=option), decided
 
 
 def learned(task: Task, lane: Lane) -> Networks:
@@ -228,7 +232,7 @@ def absorb(
     """
     agent = task.agent
     over = step.terminated | step.truncated
-    option = lane.option._replace(done=lane.option.done + 1)
+    option = hold.stepped(lane.option)
     episode_return = lane.episode_return + step.reward
     event = Event(
         over=over,
@@ -240,7 +244,7 @@ def absorb(
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
     lane = lane._replace(
         obs=step.obs,
-        option=option._replace(length=jnp.where(over, 0, option.length)),
+        option=hold.ended(option, over),
         mood=pick(over, drawn.mood, lane.mood),
         bandit=bandit,
         lam=lam,

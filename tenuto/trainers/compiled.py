@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from tenuto import loop
+from tenuto import hold, loop
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
 from tenuto.trainers import program
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, Evaluation, Running, State
-from tenuto.types import Event, Option
+from tenuto.types import Event
 
 EMPTY: Mapping[str, np.ndarray] = {}
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
@@ -101,18 +101,22 @@ def play(
     def step(carry: tuple[Any, ...], clock: Int[Array, ""]) -> tuple[tuple[Any, ...], None]:
         state, obs, option, over, total, steps, decisions = carry
         drawn = loop.draw(task, k_play, clock)
-        due = option.done >= option.length
-        option = loop.pick(due, loop.judge(task, networks, obs, drawn), option)
+        option, due = hold.follow(option, loop.judge(task, networks, obs, drawn))
         state, seen = compiled_env(task).step(state, option.action, drawn.env)
         total = total + jnp.where(over, 0.0, seen.reward)
         steps, decisions = steps + ~over, decisions + (due & ~over)
-        option = option._replace(done=option.done + 1)
-        return (state, seen.obs, option, over | seen.terminated | seen.truncated, total, steps, decisions), None
+        return (
+            state,
+            seen.obs,
+            hold.stepped(option),
+            over | seen.terminated | seen.truncated,
+            total,
+            steps,
+            decisions,
+        ), None
 
     zero = jnp.int32(0)
-    choices = task.agent.extension.choices(task.env.actions)
-    idle = Option(choices.example(), task.env.actions.example(), length=zero, done=zero)
-    begun = (state, obs, idle, jnp.bool_(False), jnp.float32(0), zero, zero)
+    begun = (state, obs, loop.no_option(task), jnp.bool_(False), jnp.float32(0), zero, zero)
     (*_, total, steps, decisions), _ = jax.lax.scan(step, begun, jnp.arange(longest))
     return total, steps, decisions
 
@@ -134,7 +138,7 @@ class CompiledProgram:
     """
 
     def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):
-        self._rows = program.padded(len(tasks), MIN_LANES)
+        self._rows = program.padded_rows(len(tasks), MIN_LANES)
         stacked, keys = program.stacked(tasks, seeds, self._rows)
         self.lanes = len(tasks)
         self.learn_every, self.first_update = stacked.plan.learn_every, stacked.plan.first_update

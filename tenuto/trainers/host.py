@@ -5,8 +5,8 @@ chooses what to do next. Everything else, chunks and records included, is as in 
 
 With `overlap` the choice comes first and the update after it, while the environments are already at work; where option
 values are learned, and there are steps enough between updates, it comes in three parts, one a step. So what follows an
-update is chosen by networks that are up to one update old. `interleave.py` fills the rest of the time: while one group of
-lanes waits for its environments, others use the device.
+update is chosen by networks that are up to one update old. `interleave.py` fills the rest of the time: while one group
+of lanes waits for its environments, others use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +24,9 @@ from tenuto.loop import Networks, Task
 from tenuto.trainers import host_step, program
 from tenuto.trainers.buffers import Desk, to_device
 from tenuto.trainers.devices import on_cpu
-from tenuto.trainers.host_evaluate import Glance, Judge
+from tenuto.trainers.host_evaluate import Evaluator, evaluate, finite_actions
 from tenuto.trainers.host_step import Chosen
-from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError, Evaluation, State
+from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError, Evaluation, State, pad
 
 
 class HostProgram:
@@ -44,7 +44,7 @@ class HostProgram:
         overlap: bool = False,
         first_lane: int = 0,
     ):
-        self._rows = program.padded(len(tasks), MIN_LANES if on_cpu() else 1)
+        self._rows = program.padded_rows(len(tasks), MIN_LANES if on_cpu() else 1)
         stacked, keys = program.stacked(tasks, seeds, self._rows)
         self.lanes = len(tasks)
         self.learn_every, self.first_update = stacked.plan.learn_every, stacked.plan.first_update
@@ -56,18 +56,16 @@ class HostProgram:
         self._tasks, self._keys = to_device(stacked), to_device(keys)
         self._open = open_crowd
         self._crowd = open_crowd(self._seeds, TRAINING)
-        self._judges: Crowd | None = None
+        self._evaluation_crowd: Crowd | None = None
         self._chosen: Chosen | None = None  # for the next step, where it has been chosen
-        self._desk, self._judging_desk = Desk(), Desk()
+        self._desk, self._evaluation_desk = Desk(), Desk()
         self._updated: int | None = None  # the step at which an environment failed after the update made there
         self.t = 0
 
     def begin(self) -> None:
         """Every lane before its first step."""
         self._lanes, self._running = program.start(self._tasks, self._keys)
-        self._lanes = host_step.first_look(
-            self._tasks, self._lanes, self._with_padding(self._checked(self._crowd.reset))
-        )
+        self._lanes = host_step.first_look(self._tasks, self._lanes, pad(self._rows, self._checked(self._crowd.reset)))
         self.t, self._chosen, self._updated = 0, None, None
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
@@ -93,7 +91,7 @@ class HostProgram:
                     body.draw(self.t)
                 if self._overlap and self._learns(self.t) and self.t != self._updated:
                     body.update(self.t % self.learn_every)
-                shown = self._with_padding(self._checked(self._crowd.receive))
+                shown = pad(self._rows, self._checked(self._crowd.receive))
                 due = (self.t + 1) % self.learn_every == 0
                 body.turn(shown, learn=due and not self._overlap and self._learns(self.t + 1))
                 self.t += 1
@@ -117,7 +115,7 @@ class HostProgram:
         return t - t % self.learn_every - self.learn_every >= self.first_update
 
     def _send(self, actions: np.ndarray, held: np.ndarray) -> None:
-        self._checked(lambda: self._crowd.send(self._sane(actions), held[: self.lanes]))
+        self._checked(lambda: self._crowd.send(finite_actions(actions, self.lanes, self._idle), held[: self.lanes]))
 
     def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
         stream = host_step.unpacked(events, began, self.t)
@@ -128,47 +126,21 @@ class HostProgram:
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], chunk)
 
     def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Judge every lane as it is now, without exploration, in so many episodes with the same starts each time (in a
-        vector environment only the first has); None if it was asked to stop."""
-        networks = program.networks(self._tasks, self._lanes)
-        if self._judges is None:
+        """Evaluate every lane as it is now; None if it was asked to stop. Episodes begin the same at every evaluation
+        (in a vector environment only the first does)."""
+        if self._evaluation_crowd is None:
             try:
-                self._judges = self._open(self._seeds, JUDGING)
+                self._evaluation_crowd = self._open(self._seeds, JUDGING)
             except UserError as problem:
                 raise EnvError(f"step {self.t}: environments for the evaluation: {problem}") from problem
-        crowd = self._judges
+        networks = program.networks(self._tasks, self._lanes)
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_FOLD), self.t))(self._keys)
-        lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
-        returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        judge = Judge(self._tasks, networks, self._lanes.obs, keys, self._judging_desk)
-        shown, over = self._checked(lambda: crowd.reset_at(self.t)), np.ones(self.lanes, bool)
-        episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
-        action = np.stack([np.asarray(self._idle)] * self.lanes)
-        while (active := episode < episodes).any():
-            if stop():
-                return None
-            due = active & (left == 0)
-            now = np.minimum(episode, episodes - 1)
-            glance = self._with_padding(Glance(shown, over, np.full(self.lanes, clock, np.int32)))
-            if due.any():
-                best, length = judge.decide(glance)
-                fresh = self._sane(best)
-                action = np.where(due.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, action)
-                left = np.where(due, np.asarray(length)[: self.lanes], left)
-                decisions[lanes, now] += due
-            elif self._tasks.env.screens:
-                judge.look(glance)
-            seen = self._checked(partial(crowd.step, action, active))
-            returns[lanes, now] += np.where(active, seen.reward, 0)
-            steps[lanes, now] += active
-            shown, over = seen.fresh, active & (seen.terminated | seen.truncated)
-            left = np.where(over, 0, left - active)
-            episode += over
-            clock += 1
-            if clock > episodes * crowd.longest_episode:
-                raise EnvError(f"step {self.t}: an evaluation did not end: give the vector environment a time limit")
-        lam = np.asarray(networks.lam)[: self.lanes]
-        return Evaluation(*map(jnp.asarray, (returns, steps, decisions, lam)))
+        evaluator = Evaluator(self._tasks, networks, self._lanes.obs, keys, self._evaluation_desk)
+        given = evaluator, self._evaluation_crowd, self._rows, self._idle, self.t, episodes
+        found = self._checked(partial(evaluate, *given, stacks=self._tasks.env.screens, stop=stop))
+        if found is None:
+            return None
+        return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
 
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
@@ -197,8 +169,8 @@ class HostProgram:
         same = self._checked(lambda: self._crowd.restore(journal, obs, returns))
         if same.all():
             return []
-        anew = host_step.restart(self._tasks, self._lanes, self._with_padding(obs), jnp.int32(t))
-        kept = self._with_padding(same)
+        anew = host_step.restart(self._tasks, self._lanes, pad(self._rows, obs), jnp.int32(t))
+        kept = pad(self._rows, same)
 
         def pick(old: Array, new: Array) -> Array:
             return jnp.where(kept.reshape(-1, *[1] * (old.ndim - 1)), old, new)
@@ -213,20 +185,9 @@ class HostProgram:
 
     def close(self) -> None:
         """Let go of the environments."""
-        for crowd in (self._crowd, self._judges):
+        for crowd in (self._crowd, self._evaluation_crowd):
             if crowd is not None:
                 crowd.close()
-
-    def _sane(self, actions: Any) -> np.ndarray:
-        """The lanes' actions. One that has diverged acts somehow, so that the others can go on."""
-        mine = np.asarray(actions)[: self.lanes]
-        return np.where(np.isfinite(mine), mine, self._idle) if mine.dtype.kind == "f" else mine
-
-    def _with_padding(self, tree: Any) -> Any:
-        """Arrays of the lanes with rows for the padding lanes."""
-        if self.lanes == len(self._rows):
-            return tree
-        return jax.tree.map(lambda x: x[self._rows], tree)
 
     def _checked(self, call: Callable[[], Any]) -> Any:
         """What an environment answers, or the error that says in which lane and at which step it failed."""

@@ -104,10 +104,15 @@ class Program(Protocol):
         """Let go of the environments."""
 
 
-def padded(lanes: int, least: int) -> np.ndarray:
+def padded_rows(lanes: int, least: int) -> np.ndarray:
     """Which lane each row of a program's arrays holds. With fewer lanes than `least`, the last rows are padding lanes:
     copies of the first, trained like the others and left out of all results."""
     return np.asarray([*range(lanes), *[0] * (least - lanes)])
+
+
+def pad(rows: np.ndarray, tree: Any) -> Any:
+    """Arrays of the lanes as arrays of these rows."""
+    return jax.tree.map(lambda x: x if len(x) == len(rows) else x[rows], tree)
 
 
 def stacked(tasks: Sequence[Task], seeds: Sequence[int], rows: np.ndarray) -> tuple[Task, Array]:
