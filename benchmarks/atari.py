@@ -81,9 +81,9 @@ class Stages:
         for place, function, name in (
             (Emulators, "receive", "waiting for emulators"),
             (Emulators, "send", "sending actions"),
-            (host_step.Body, "said", "waiting for a choice"),
-            (host_step.Body, "turn", "launching a step"),
-            (host_step.Body, "update", "launching an update"),
+            (host_step.DeviceLanes, "actions", "waiting for a choice"),
+            (host_step.DeviceLanes, "step", "launching a step"),
+            (host_step.DeviceLanes, "update", "launching an update"),
         ):
             setattr(place, function, self.timed(getattr(place, function), name))
 

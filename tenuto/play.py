@@ -80,7 +80,7 @@ def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
 
 
 def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:
-    """So many episodes of the policy in an environment of its own."""
+    """What the policy does in some episodes, in an environment of its own."""
     env = made(maker, "the environment")
     try:
         return play(policy, env, episodes, longest=_longest(policy))

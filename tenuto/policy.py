@@ -14,11 +14,11 @@ from tenuto.types import Option
 
 
 @jax.jit
-def _judge(task: Task, networks: Networks, obs: Any, key: Any, clock: Any) -> Option:
-    """The option held best for each of some observations."""
+def _decide_best(task: Task, networks: Networks, obs: Any, key: Any, clock: Any) -> Option:
+    """The option valued most for each of some observations."""
 
     def one(obs: Any, key: Any) -> Option:
-        return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+        return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
     return jax.vmap(one)(obs, jax.random.split(key, len(obs)))
 
@@ -79,7 +79,7 @@ class Policy:
         return self._interface.rows(batch) if self._interface is not None else list(batch)
 
     def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
-        option = _judge(self.task, self._networks, obs, self._key, np.int32(self._asked))
+        option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
         self._asked += 1
         say = self._interface.action if self._interface is not None else lambda action: action
         return [say(action) for action in np.asarray(option.action)], np.asarray(option.length)

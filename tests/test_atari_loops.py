@@ -53,7 +53,7 @@ def on_host(tree: Any) -> Any:
 
 # --- the loop, lane by lane --------------------------------------------------------------------------------------
 
-PARTS = tuple(map(jax.jit, (loop.study_how_long, loop.learn_how_long, loop.learn_what)))
+PARTS = tuple(map(jax.jit, (loop.begin_update, loop.update_option_values, loop.update_action_values)))
 
 
 @jax.jit
@@ -154,8 +154,8 @@ def test_copies_of_large_matrices_act_and_teach_as_they_would(monkeypatch: pytes
     """To round a weight beforehand or where it is used is the same: what is learned is, too, to the last bit."""
     learned = []
     for large in (10**9, 500):
-        monkeypatch.setattr(host_step, "LARGE", large)
-        monkeypatch.setattr(buffers, "SMALL", min(buffers.SMALL, large - 1))
+        monkeypatch.setattr(host_step, "LARGE_MATRIX", large)
+        monkeypatch.setattr(buffers, "SMALL_LEAF", min(buffers.SMALL_LEAF, large - 1))
         program = host.HostProgram([tiny("ute", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
         program.begin()
         program.advance(STEPS // 4)
@@ -253,7 +253,7 @@ def test_every_update_that_was_begun_is_whole_and_made_once(one_and_two: tuple[T
     due = [t for t in range(told.t) if t % 4 == 0 and t - 4 >= plan.learning_starts]
     for optimiser in (brain.extension_optimiser, *brain.action_optimisers):
         assert optax.tree_utils.tree_get(optimiser, "count").tolist() == [len(due)] * 6
-    assert not jax.tree.leaves(brain.slope)
+    assert not jax.tree.leaves(brain.gradient)
 
 
 def test_groups_that_are_stopped_end_at_one_clock_within_a_round(one_and_two: tuple[Told, Told]):

@@ -208,7 +208,7 @@ def test_a_programs_choices_are_uniform_in_its_warm_up_and_its_own_after(life: L
     assert len(own) == 5 * len(SEEDS), "from step 20 on"
 
 
-judge, draw = quick(loop.judge), quick(loop.draw)
+judge, draw = quick(loop.decide_best), quick(loop.draw)
 
 
 @quick

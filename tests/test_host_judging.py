@@ -56,7 +56,7 @@ def slowly_judged(
 
 @jax.jit
 def JUDGE(task: loop.Task, networks: Any, obs: Any, key: Any, clock: Any) -> Option:  # noqa: N802
-    return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+    return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
 
 def assert_judged_as_slowly(

@@ -70,7 +70,7 @@ def test_a_policy_decides_after_saving_and_loading_as_before(trained: Run, tmp_p
 
 
 def test_a_policy_decides_what_the_loop_holds_best_in_that_lane(trained: Run):
-    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks(), jax.jit(loop.judge)
+    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks(), jax.jit(loop.decide_best)
     for lane in range(3):
         mine = jax.tree.map(lambda x, lane=lane: x[lane], networks)
         drawn = loop.draw(tasks[lane], jax.random.key(0), jnp.int32(0))

@@ -79,7 +79,7 @@ def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tupl
 
 @partial(jax.jit, static_argnames=("episodes", "longest"))
 def evaluate(tasks: Task, lanes: Lane, keys: Array, t: Int[Array, ""], *, episodes: int, longest: int) -> Evaluation:
-    """Judge all lanes at clock t. `keys` are the lanes' first: each has starts of its own, the same at every clock."""
+    """Evaluate all lanes at clock t. By `keys`, the lanes' first, each has starts of its own, the same each time."""
 
     def one_lane(task: Task, lane: Lane, key: Array) -> Evaluation:
         networks = loop.learned(task, lane)
@@ -93,7 +93,7 @@ def evaluate(tasks: Task, lanes: Lane, keys: Array, t: Int[Array, ""], *, episod
 def play(
     task: Task, networks: Networks, key: Array, t: Int[Array, ""], longest: int
 ) -> tuple[Float[Array, ""], Int[Array, ""], Int[Array, ""]]:
-    """One episode without exploration: its return, steps and decisions. The start hangs on the key alone, not on t."""
+    """One episode without exploration: its return, steps and decisions. Its start depends on the key, not on t."""
     k_start, k_play = jax.random.split(key)
     state, obs = task.env.reset(k_start)
     k_play = jax.random.fold_in(k_play, t)
@@ -101,7 +101,7 @@ def play(
     def step(carry: tuple[Any, ...], clock: Int[Array, ""]) -> tuple[tuple[Any, ...], None]:
         state, obs, option, over, total, steps, decisions = carry
         drawn = loop.draw(task, k_play, clock)
-        option, due = hold.follow(option, loop.judge(task, networks, obs, drawn))
+        option, due = hold.follow(option, loop.decide_best(task, networks, obs, drawn))
         state, seen = compiled_env(task).step(state, option.action, drawn.env)
         total = total + jnp.where(over, 0.0, seen.reward)
         steps, decisions = steps + ~over, decisions + (due & ~over)

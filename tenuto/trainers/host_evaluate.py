@@ -12,7 +12,7 @@ from tenuto import loop
 from tenuto.envs.gym.vector import Crowd, Trouble
 from tenuto.hold import Held
 from tenuto.loop import Networks, Task
-from tenuto.trainers.buffers import Desk, Form, Leaves, compiled_in_place, from_desk, to_host
+from tenuto.trainers.buffers import CallCache, HostBuffer, Layout, Leaves, jit_in_place, read_buffer, to_host
 from tenuto.trainers.program import pad
 from tenuto.types import Option
 
@@ -26,16 +26,16 @@ class Seen(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    tasks: Form
-    networks: Form
-    seen: Form
+    tasks: Layout
+    networks: Layout
+    seen: Layout
 
 
 def compiled_calls(shapes: Shapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """To update observations by what is seen, and to decide by them."""
 
     def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Seen]:
-        task, seen = shapes.tasks.together(tasks), from_desk(written, len(obs), shapes.seen)
+        task, seen = shapes.tasks.unpack(tasks), read_buffer(written, len(obs), shapes.seen)
         return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen
 
     def view(obs: Array, tasks: Leaves, written: Array) -> Array:
@@ -45,40 +45,41 @@ def compiled_calls(shapes: Shapes) -> tuple[Callable[..., Any], Callable[..., An
         obs, task, seen = viewed(obs, tasks, written)
 
         def one(task: Task, networks: Networks, obs: Array, key: Array, clock: Array) -> Option:
-            return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+            return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
-        best = shapes.networks.together(networks)
+        best = shapes.networks.unpack(networks)
         option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), seen.clock)
         return obs, to_host(option.action), to_host(option.length)
 
-    return tuple(compiled_in_place(function, donate_argnums=0) for function in (view, decide))  # type: ignore[return-value]
+    return tuple(jit_in_place(function, donate_argnums=0) for function in (view, decide))  # type: ignore[return-value]
 
 
 class Evaluator:
     """The observations and networks of evaluated lanes, as the compiled calls take them."""
 
-    def __init__(self, tasks: Task, networks: Networks, obs: Array, keys: Array, desk: Desk):
-        self._forms = Form.of(tasks), Form.of(networks)
+    def __init__(self, tasks: Task, networks: Networks, obs: Array, keys: Array, cache: CallCache, buffer: HostBuffer):
+        self._layouts = Layout.of(tasks), Layout.of(networks)
         self._tasks, self._networks = (
-            form.apart(tree) for form, tree in zip(self._forms, (tasks, networks), strict=True)
+            layout.pack(tree) for layout, tree in zip(self._layouts, (tasks, networks), strict=True)
         )
-        self._obs, self._keys, self._desk = jnp.zeros_like(obs), jax.random.key_data(keys), desk
+        self._obs, self._keys = jnp.zeros_like(obs), jax.random.key_data(keys)
+        self._cache, self._buffer = cache, buffer
 
     def view(self, seen: Seen) -> None:
         """Update the observations."""
         written, (view, _) = self._given(seen)
-        self._obs = self._desk.launch(view, self._obs, self._tasks, written)
+        self._obs = self._cache.launch(view, self._obs, self._tasks, written)
         self._obs.block_until_ready()  # it has read what is written over next
 
     def decide(self, seen: Seen) -> tuple[Array, Array]:
         """Update the observations; every lane's best action by them, and for how long."""
         written, (_, decide) = self._given(seen)
         given = self._tasks, written, self._networks, self._keys
-        self._obs, action, length = self._desk.launch(decide, self._obs, *given)
+        self._obs, action, length = self._cache.launch(decide, self._obs, *given)
         return action, length
 
     def _given(self, seen: Seen) -> tuple[Array, Any]:
-        return self._desk.write(seen), self._desk.made(compiled_calls, Shapes(*self._forms, Form.of(seen)))
+        return self._buffer.write(seen), self._cache.get(compiled_calls, Shapes(*self._layouts, Layout.of(seen)))
 
 
 def evaluate(

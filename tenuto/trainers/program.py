@@ -131,7 +131,7 @@ def start(tasks: Task, keys: Array) -> State:
 
 
 def state_shape(tasks: Task, keys: Array, lanes: int) -> Any:
-    """The shapes and types of the state of so many lanes like these."""
+    """The shapes and types of the state of `lanes` lanes of this structure."""
     return with_lanes(jax.eval_shape(start, tasks, keys), lanes)
 
 
