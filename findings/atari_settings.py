@@ -68,7 +68,7 @@ if __name__ == "__main__":
     options = tyro.cli(Options)
     start_jax()
     task = small(options)
-    program = host.Program(
+    program = host.HostProgram(
         [task] * options.lanes,
         list(range(options.lanes)),
         lambda seeds, purpose: Emulators(task.env, seeds, purpose),  # type: ignore[arg-type]

@@ -66,7 +66,7 @@ def played(task: Task, options: Options) -> tuple[Lane, int]:
     def emulators(seeds: Any, purpose: int) -> Emulators:
         return Emulators(task.env, seeds, purpose)  # type: ignore[arg-type]
 
-    program = host.Program([task], [options.seed], emulators)
+    program = host.HostProgram([task], [options.seed], emulators)
     program.begin()
     program.advance(options.steps // program.learn_every)
     lane, t = jax.tree.map(lambda x: x[0], program.state()[0]), program.t

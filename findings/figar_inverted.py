@@ -31,7 +31,7 @@ from tenuto.report import stats
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.spaces import Box
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.devices import start_jax
 from tenuto.types import Nets
 
@@ -69,7 +69,7 @@ def score(options: Options, variant: str) -> dict[str, object]:
         if variant in ("single-steps", "both"):
             bugs.enter_context(patch.multiple(Figar, lengths=(1,), only_whole=False))
         job = job_for("pendulum-v0", "figar", seeds=options.seeds, max_length=options.max_length)
-        program = Program(job.tasks, range(options.seeds), jax.local_devices())
+        program = CompiledProgram(job.tasks, range(options.seeds), jax.local_devices())
         program.begin()
         kept = Records.empty(program.lanes, program.max_length, program.places)
         while program.t < options.steps:

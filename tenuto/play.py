@@ -44,20 +44,19 @@ def play(
 ) -> list[Played]:
     """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
     the length decided and how much of it is done."""
-    played = []
+    played, stepwise = [], policy.as_stepwise()
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
+        stepwise.reset()
         total, steps, lengths, over = 0.0, 0, [], False
         watch(env, 0, 0)
         while not over and steps < longest:
-            action, length = policy.decide(obs)
-            lengths.append(length)
-            for done in range(1, length + 1):
-                obs, reward, terminated, truncated, _ = env.step(action.copy())
-                total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
-                watch(env, length, done)
-                if over or steps >= longest:
-                    break
+            action = stepwise(obs)
+            length, done = stepwise.following
+            lengths += [length] if done == 1 else []
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
+            watch(env, length, done)
         played.append(Played(total, steps, len(lengths), lengths))
     return played
 
@@ -80,7 +79,7 @@ def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
 
 
 def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:
-    """So many episodes of the policy in an environment of its own."""
+    """What the policy does in some episodes, in an environment of its own."""
     env = made(maker, "the environment")
     try:
         return play(policy, env, episodes, longest=_longest(policy))

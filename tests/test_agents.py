@@ -16,7 +16,8 @@ from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Joint, SkipQ, Uncertain, Zeta
 from tenuto.plan import Periodic, Polyak
 from tenuto.spaces import Box, Discrete
-from tenuto.trainers.compiled import STAGES, Program
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import STAGES
 
 DISCRETE = (
     *("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn"),
@@ -42,7 +43,7 @@ def lives():
 
     def live(name):
         task = tiny_task(name)
-        program = Program([task] * 2, (7, 3))
+        program = CompiledProgram([task] * 2, (7, 3))
         program.begin()
         before = program.state()
         chunk = program.advance(2)

@@ -251,7 +251,7 @@ def lose_clock(path: Path) -> None:
 def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path, damage):
     """A true checkpoint, but for its damage: what a program of this job would save before its first step."""
     folders.claim(JOB, run_folder)
-    program = compiled.Program(JOB.tasks, [0, 1])
+    program = compiled.CompiledProgram(JOB.tasks, [0, 1])
     program.begin()
     kept = Records.empty(2, program.max_length, program.places)
     arrays = storage.leaves_of(program.state())

@@ -7,14 +7,14 @@ import pytest
 from tenuto.envs.chain import LEFT, RIGHT
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 
 LANES, EPISODES = 4, 300
 
 
 def train(job):
     """The job's records and each lane's brain."""
-    program = Program(job.tasks, [lane["seed"] for lane in job.lanes])
+    program = CompiledProgram(job.tasks, [lane["seed"] for lane in job.lanes])
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     while kept["count"].min() < EPISODES:

@@ -22,7 +22,7 @@ from tenuto.runs import folders, runner
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.spaces import Discrete
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.devices import XLA_FLAGS
 
 NAMES = tuple(f"lava-{name}" for name in MAPS)
@@ -46,7 +46,7 @@ def train():
     """UTE on all three maps in one program, with fewer heads, samples and episodes than the paper's."""
     few = {"batch": 16, "extension_batch": 16}
     tasks = [dataclasses.replace(task, plan=dataclasses.replace(task.plan, **few)) for task in JOB.tasks]
-    program = Program(tasks, [lane["seed"] for lane in JOB.lanes], jax.local_devices())
+    program = CompiledProgram(tasks, [lane["seed"] for lane in JOB.lanes], jax.local_devices())
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     while kept["count"].min() < EPISODES and program.t < STEPS:
@@ -134,7 +134,7 @@ def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_s
 
     def live(name):
         task = tiny_task(name, env=registry.make("lava-bridge"), learn_every=1)
-        program = Program([task] * 2, (7, 3))
+        program = CompiledProgram([task] * 2, (7, 3))
         program.begin()
         before = program.networks()
         chunk = program.advance(60)

@@ -11,7 +11,7 @@ from helpers.tasks import tiny_task
 
 from tenuto import loop
 from tenuto.envs.chain import ChainState
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
 
 AGENTS = ("ddqn", "dar", "temporl", "ute")
@@ -69,7 +69,7 @@ def run_on_host(agent):
 
 def run_compiled(agent):
     """The same seed as one of two lanes of a compiled program: its chunks joined, and the lane after them."""
-    program = Program([tiny_task(agent)] * 2, (SEED, 3))
+    program = CompiledProgram([tiny_task(agent)] * 2, (SEED, 3))
     program.begin()
     chunks = [program.advance(2) for _ in range(ROUNDS // 2)]
     lane = program.state()[0]._replace(step_key=(), learn_key=())

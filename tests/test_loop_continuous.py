@@ -49,7 +49,8 @@ from tenuto.runs.jobs import job_for
 from tenuto.schedules import fixed
 from tenuto.spaces import Discrete
 from tenuto.trainers import compiled
-from tenuto.trainers.compiled import EVALUATION, Evaluation, Program
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import EVALUATION_FOLD, Evaluation
 
 # --- exploration, judgement and warm-up ------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class Life(NamedTuple):
     untouched: bool  # whether evaluating left every state as it was
 
 
-def readable(program: Program) -> Any:
+def readable(program: CompiledProgram) -> Any:
     """All lanes' state as plain arrays."""
     lanes, running = program.state()
     keys = {name: np.asarray(jax.random.key_data(getattr(lanes, name))) for name in ("step_key", "learn_key")}
@@ -167,7 +168,7 @@ def in_haste() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    program = Program([SWINGER] * len(SEEDS), SEEDS)
+    program = CompiledProgram([SWINGER] * len(SEEDS), SEEDS)
     with in_haste():
         program.begin()
     clocks, states, evaluations, untouched = [], [], [], []
@@ -207,13 +208,13 @@ def test_a_programs_choices_are_uniform_in_its_warm_up_and_its_own_after(life: L
     assert len(own) == 5 * len(SEEDS), "from step 20 on"
 
 
-judge, draw = quick(loop.judge), quick(loop.draw)
+judge, draw = quick(loop.decide_best), quick(loop.draw)
 
 
 @quick
 def episode_keys(key: Array, t: Array) -> tuple[Array, Array, Array]:
     """Of each episode: its key, that of its start, and that of its other luck at clock t."""
-    keys = jax.random.split(jax.random.fold_in(key, EVALUATION), EPISODES)
+    keys = jax.random.split(jax.random.fold_in(key, EVALUATION_FOLD), EPISODES)
     start, play = jax.vmap(jax.random.split)(keys).T
     return keys, start, jax.vmap(lambda k: jax.random.fold_in(k, t))(play)
 
@@ -282,7 +283,7 @@ def test_evaluation_leaves_the_lanes_untouched(life: Life) -> None:
 
 def test_a_lane_alone_is_judged_as_in_company(life: Life) -> None:
     """To a unit in the last place: for networks this small, jax 0.12 rounds sums over few episodes differently."""
-    alone = Program([SWINGER], SEEDS[2:3])
+    alone = CompiledProgram([SWINGER], SEEDS[2:3])
     lanes, running = life.states[2]
     keys = {name: jax.random.wrap_key_data(getattr(lanes, name)) for name in ("step_key", "learn_key")}
     alone.restore(jax.tree.map(lambda x: x[2:3], (lanes._replace(**keys), running)), life.clocks[2])

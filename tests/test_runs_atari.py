@@ -21,7 +21,8 @@ from tenuto.plan import Periodic, Plan
 from tenuto.runs import folders, needs, runner
 from tenuto.runs.jobs import Given, Job, changed, job_for
 from tenuto.schedules import linear
-from tenuto.trainers import host, interleave
+from tenuto.trainers import interleave
+from tenuto.trainers.program import EnvError
 
 STEPS, SEEDS = 160, 2
 PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
@@ -202,7 +203,7 @@ def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.Mo
             raise RuntimeError("out of cartridges")
 
         monkeypatch.setattr(program._crowd._pairs[0], asked, fail)
-        with pytest.raises(host.Failed, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
+        with pytest.raises(EnvError, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
             program.begin() if asked == "begin" else program.advance(1)
 
 

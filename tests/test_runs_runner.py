@@ -25,7 +25,8 @@ from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import Job, changed, from_json, job_for
 from tenuto.runs.records import Records
-from tenuto.trainers.compiled import STAGES, Chunk, Program
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import STAGES, Chunk
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
@@ -249,7 +250,7 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
 def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
     """Else a run whose devices have a lane each goes on differently on fewer devices."""
     tasks = [tiny_task("temporl"), tiny_task("temporl", learning_rate=0.02)]
-    alone, company = (Program(tasks[:n], range(n), jax.local_devices()[:1]) for n in (1, 2))
+    alone, company = (CompiledProgram(tasks[:n], range(n), jax.local_devices()[:1]) for n in (1, 2))
     for program in (alone, company):
         program.begin()
         program.advance(30)

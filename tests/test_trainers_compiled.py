@@ -18,7 +18,7 @@ from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.schedules import linear
 from tenuto.trainers import compiled
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 
 AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
 ALONE = ("ddqn", "ute")
@@ -29,7 +29,7 @@ TWELVE_EPISODES = (2,) * 6  # chunks of two rounds, a round being an episode of 
 
 def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
     """Each lane's records and whole state after the chunks, as plain arrays with the lanes first."""
-    program = Program(tasks, seeds, devices)
+    program = CompiledProgram(tasks, seeds, devices)
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     for rounds in chunks:
@@ -106,7 +106,7 @@ def test_different_seeds_give_different_streams(crowd):
 
 @pytest.mark.parametrize("agent", ["ute", "b-dqn"])
 def test_different_seeds_and_heads_start_from_different_weights(agent):
-    program = Program([tiny_task(agent)] * 5, range(5))
+    program = CompiledProgram([tiny_task(agent)] * 5, range(5))
     program.begin()
     brain = program.state()[0].brain
     matrices = [x for x in jax.tree.leaves((brain.action, brain.extension)) if x.ndim >= 3]
@@ -205,7 +205,7 @@ def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_thr
     job = job_for("lava-bridge", "ute", seeds=4, heads=2)
     tasks, networks = job.tasks, {}
     for lanes in (1, 2, 4):
-        program = Program(tasks[:lanes], range(lanes))
+        program = CompiledProgram(tasks[:lanes], range(lanes))
         program.begin()
         program.advance(1)
         networks[lanes] = lane(program.networks(), 0)

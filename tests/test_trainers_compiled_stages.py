@@ -23,7 +23,8 @@ from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
 from tenuto.runs.records import Records, auc
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.trainers.compiled import STAGES, Chunk, Program, Running, summarise
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import STAGES, Chunk, Running, summarise
 from tenuto.types import Event
 
 # Streams of events, summed up in chunks.
@@ -219,7 +220,7 @@ class Life(NamedTuple):
 
 def live(tasks: tuple[Task, ...], rounds: int, chunks: int | None = None) -> Life:
     """So many chunks of rounds, or as many as the lanes' episodes need; all lanes with one seed."""
-    program = Program(tasks, [SEED] * len(tasks))
+    program = CompiledProgram(tasks, [SEED] * len(tasks))
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     counts, networks = [kept["count"]], [program.networks()]

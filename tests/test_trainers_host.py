@@ -43,6 +43,7 @@ from tenuto.loop import Lane
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED
 from tenuto.runs import runner
 from tenuto.trainers import compiled, host
+from tenuto.trainers.program import Chunk
 
 # --- the same stream as the compiled loop ------------------------------------------------------------------------
 
@@ -82,17 +83,17 @@ CHAIN = Interface.of(PlainChain(), "chain", scale=False)
 class Both(NamedTuple):
     """Two programs with the same lanes, and their chunks."""
 
-    host: host.Program
-    compiled: compiled.Program
-    chunks: list[tuple[compiled.Chunk, compiled.Chunk]]
+    host: host.HostProgram
+    compiled: compiled.CompiledProgram
+    chunks: list[tuple[Chunk, Chunk]]
 
 
 def run_both(case: tuple[str, dict[str, int]]) -> Both:
     agent, plan = case
     task = tiny_task(agent, steps=CHAIN_STEPS, **plan)
     outside = dataclasses.replace(task, env=CHAIN.spec)
-    host_program = host.Program([outside] * 2, (11, 3), lambda seeds, use: Separate(PlainChain, CHAIN, seeds, use))
-    compiled_program = compiled.Program([task] * 2, (11, 3))
+    host_program = host.HostProgram([outside] * 2, (11, 3), lambda seeds, use: Separate(PlainChain, CHAIN, seeds, use))
+    compiled_program = compiled.CompiledProgram([task] * 2, (11, 3))
     host_program.begin()
     compiled_program.begin()
     rounds = 120 // plan["learn_every"] if "warmup" not in plan else 40 // plan["learn_every"]
@@ -110,7 +111,7 @@ def both() -> dict[str, Both]:
         return dict(zip(CASES, pool.map(run_both, CASES.values()), strict=True))
 
 
-def assert_same_records(chunks: list[tuple[compiled.Chunk, compiled.Chunk]]) -> None:
+def assert_same_records(chunks: list[tuple[Chunk, Chunk]]) -> None:
     for ours, theirs in chunks:
         assert_same((ours.finished, ours.lengths, ours.finite), (theirs.finished, theirs.lengths, theirs.finite))
         for lane, finished in enumerate(ours.finished):

@@ -30,7 +30,7 @@ from tenuto.plan import Plan
 from tenuto.runs import serial
 from tenuto.runs.request import LATER, LEAST, SCALARS, SWEPT, Request, flag, plain
 from tenuto.settings.family import EPISODES, STEPS, Budget, Family
-from tenuto.trainers.compiled import STAGES
+from tenuto.trainers.program import STAGES
 
 MOST = {  # so that counting stays in 32 bits
     EPISODES: (2**31 - 1) // STAGES,

@@ -118,7 +118,7 @@ class Metrics:
         self._chunks = 0  # written so far
 
     def keep(self, chunks: int) -> None:
-        """Forget what was written after the first so many chunks: it will be written again."""
+        """Forget what was written after the first `chunks` chunks: it will be written again."""
         old = self._lines.read_text(errors="replace").splitlines(keepends=True) if self._lines.exists() else []
         storage.write_text(self._lines, "".join(old[:chunks]))
         rows = self._table.read_text(errors="replace").splitlines(keepends=True) if self._table.exists() else []

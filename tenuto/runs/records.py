@@ -3,7 +3,7 @@
 import numpy as np
 
 from tenuto import recorded
-from tenuto.trainers.compiled import STAGES, Chunk, Evaluation
+from tenuto.trainers.program import STAGES, Chunk, Evaluation
 
 PER_EVALUATION = {"returns": np.float32, "steps": np.int32, "decisions": np.int32}  # of each of its episodes
 PER_STAGE = ("lengths", "visits")

@@ -25,7 +25,7 @@ from tenuto.runs.metrics import Metrics, over_lanes
 from tenuto.runs.records import Records
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
-from tenuto.trainers.compiled import Evaluation
+from tenuto.trainers.program import EnvError, Evaluation, OutOfStepError, Program
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
 CHUNK_UPDATES = 500  # but no more updates than these,
@@ -47,9 +47,6 @@ class Progress(NamedTuple):
 
 class Interrupted(Exception):  # noqa: N818 (it is no error)
     """The run was asked to stop; its state is on disk."""
-
-
-Program = compiled.Program | host.Program | interleave.SideBySide
 
 
 def run(
@@ -122,13 +119,13 @@ class Course:
                 report(Progress(share, over_lanes(self._kept), diverged))
                 if time.monotonic() - self._saved >= self._pause:
                     self._save()
-        except interleave.Uneven as failure:
+        except OutOfStepError as failure:
             self._note("".join(traceback.format_exception(failure)))
             raise UserError(
                 f"{self._job.label}: {failure}. The run stopped; `tenuto resume {self._folder}` goes on from its last "
                 "checkpoint, or starts again if there is none"
             ) from failure
-        except host.Failed as failure:
+        except EnvError as failure:
             if failure.chunk is not None:  # what came before it in this chunk
                 self._kept.add(failure.chunk, self._program.t)
             self._metrics.write(self._kept)
@@ -234,9 +231,9 @@ def open_program(job: Job, devices: Sequence[Any] | None = None) -> Program:
     """The program that trains the job's lanes: with their environments in it, or around it."""
     seeds = [lane["seed"] for lane in job.lanes]
     if not job.on_host:
-        return compiled.Program(job.tasks, seeds, devices)
+        return compiled.CompiledProgram(job.tasks, seeds, devices)
     if not job.env.threaded:
-        return host.Program(job.tasks, seeds, job.open_envs)
+        return host.HostProgram(job.tasks, seeds, job.open_envs)
     needs.check_memory([job], at_a_time=1)
     overlap = not job.request.synchronous
     return interleave.in_groups(interleave.groups_for(len(seeds)), job.tasks, seeds, job.open_envs, overlap=overlap)

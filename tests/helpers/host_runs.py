@@ -20,7 +20,7 @@ from tenuto.loop import Lane
 from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
 from tenuto.runs.jobs import Given, Job, job_for
-from tenuto.trainers import compiled, host
+from tenuto.trainers import host
 
 SEEDS, LIMIT, STEPS = (5, 6, 7), 6, 240
 AGENT = tiny_task("ute-adaptive").agent
@@ -82,7 +82,7 @@ TASK = job_of().tasks[0]
 class Opened(NamedTuple):
     """A program, and the environments it opened for training and for judging."""
 
-    program: host.Program
+    program: host.HostProgram
     envs: dict[int, list[Any]]
 
 
@@ -96,7 +96,7 @@ def opened(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) ->
 
         return Separate(one, WALK, seeds, purpose)
 
-    return Opened(host.Program([TASK] * len(seeds), seeds, crowd_of), envs)
+    return Opened(host.HostProgram([TASK] * len(seeds), seeds, crowd_of), envs)
 
 
 def begun(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) -> Opened:
@@ -106,9 +106,9 @@ def begun(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) -> 
 
 
 class Trained(NamedTuple):
-    program: host.Program
+    program: host.HostProgram
     envs: dict[int, list[Any]]
-    chunk: compiled.Chunk
+    chunk: Chunk
     replay: Replay
 
 
