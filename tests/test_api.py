@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.files import assert_same, snapshot
+from helpers.files import snapshot
 from helpers.runs import (
     DICT,
     JUDGED,
@@ -34,6 +34,7 @@ from helpers.runs import (
     small_run,
     vector_of_lines,
 )
+from helpers.trees import assert_same
 
 import tenuto
 from tenuto import Agent, Run, UserError, agents, cli, play

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.files import snapshot
 
 from tenuto import agents, cli
 from tenuto.cli import commands
@@ -17,10 +18,6 @@ from tenuto.runs.records import Records
 from tenuto.trainers import compiled
 
 JOB = Job("chain-10", "ddqn", seeds=2, episodes=100)
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:

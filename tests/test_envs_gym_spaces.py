@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import FrameStackObservation, MaxAndSkipObservation, RepeatAction, TimeLimit
+from helpers.trees import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -323,7 +324,7 @@ def test_a_space_spelled_in_json_is_read_again_as_the_same_space(space: Any, see
     spec = serial.read(spelled)
     assert serial.spell(spec) == serial.spell(read.spec)
     assert jax.tree.structure(spec) == jax.tree.structure(read.spec)
-    jax.tree.map(np.testing.assert_array_equal, spec, read.spec)
+    assert_same(spec, read.spec)
     np.testing.assert_array_equal(Interface.from_spec(spec).read(obs), read.read(obs))
 
 
@@ -738,7 +739,7 @@ def test_a_network_for_vectors_is_what_it_was_before_there_were_images():
     for part, wanted in plain.items():
         found = part.init(size, actions, key)
         assert jax.tree.structure(found) == jax.tree.structure(wanted)
-        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+        assert_same(found, wanted)
 
 
 def test_a_network_for_images_has_filters_of_its_own_before_the_same_network_for_vectors():
@@ -747,7 +748,7 @@ def test_a_network_for_images_has_filters_of_its_own_before_the_same_network_for
     k_eye, k_rest = jax.random.split(key)
     eye = Convolutions(shape, k_eye)
     wanted = nets.Seeing(eye, nets.MLP((eye.size, 3), k_rest))
-    jax.tree.map(np.testing.assert_array_equal, seeing, wanted)
+    assert_same(seeing, wanted)
     image = jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
     by_hand = image
     for layer in eye.layers:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.files import snapshot
 from rich.console import Console
 
 from tenuto import cli
@@ -290,10 +291,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reproduce") / "chain"
     assert reproduce(folder) == 0
     return folder
-
-
-def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def test_reproduce_leaves_numbers_tables_and_figures(made: Path):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.trees import assert_same, lane_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_replay import BOTH, Steps, play, played_to_the_end
@@ -291,7 +292,7 @@ def test_lanes_side_by_side_are_each_as_if_alone() -> None:
     together = jax.tree.map(lambda *x: np.stack(x), *[(steps, shown(steps, 4)) for steps in lanes])
     found = jax.jit(jax.vmap(fill, (None, 0, 0)))(fresh(4, ALL), *together)
     for lane, alone in enumerate(each):
-        jax.tree.map(lambda a, b, lane=lane: np.testing.assert_array_equal(a[lane], b), found, alone)
+        assert_same(lane_of(found, lane), alone)
 
 
 # --- begun anew unasked ------------------------------------------------------------------------------------------

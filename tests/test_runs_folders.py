@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.files import Trap, assert_same, snapshot
+from helpers.files import Trap, snapshot
 from helpers.runs import (
     JUDGED,
     LINE,
@@ -27,6 +27,7 @@ from helpers.runs import (
     small_run,
     trained_run,
 )
+from helpers.trees import assert_same
 
 import tenuto
 from tenuto import Run, UserError, cli

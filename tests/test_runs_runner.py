@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from helpers.files import assert_same, snapshot
+from helpers.files import snapshot
 from helpers.tasks import tiny_task
+from helpers.trees import assert_same
 
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage

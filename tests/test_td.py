@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.trees import slopes
+from helpers.numpy_nets import mlp, option_net
+from helpers.trees import in_float64, lane_of, numeric_gradient
 from jax.flatten_util import ravel_pytree
 from scipy import stats
 
@@ -127,32 +128,6 @@ def test_polyak_target_goes_its_share_of_the_way() -> None:
 # --- losses, from the same weights in NumPy --------------------------------------------------------------------
 
 
-def mlp(layers: Any, x: np.ndarray) -> np.ndarray:
-    for i, layer in enumerate(layers):
-        x = layer.weight @ x + layer.bias
-        if i + 1 < len(layers):
-            x = np.maximum(x, 0)
-    return x
-
-
-def option_values(net: Any, x: np.ndarray, choice: int) -> np.ndarray:
-    if net.trunk is not None:
-        x = np.maximum(mlp(net.trunk.layers, x), 0)
-    code = np.array([float(choice)])
-    if net.embedding is not None:
-        code = np.maximum(mlp(net.embedding.layers, code), 0)
-    return mlp(net.head.layers, np.concatenate([x, code]))
-
-
-def member(ensemble: Any, head: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[head], ensemble.members)
-
-
-def wide(tree: Any) -> Any:
-    """The same numbers in float64, for NumPy."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
-
-
 def huber(difference: float) -> float:
     return 0.5 * difference**2 if abs(difference) <= 1 else abs(difference) - 0.5
 
@@ -161,9 +136,8 @@ def square(difference: float) -> float:
     return difference**2
 
 
-def numeric_gradient(function: Callable[[Any], float], tree: Any) -> np.ndarray:
-    """Central differences in float64, weight by weight."""
-    return np.concatenate([slope.ravel() for slope in jax.tree.leaves(slopes(function, wide(tree)))])
+def flat_gradient(function: Callable[[Any], float], tree: Any) -> np.ndarray:
+    return np.concatenate([part.ravel() for part in jax.tree.leaves(numeric_gradient(function, in_float64(tree)))])
 
 
 def spans(terminated: bool) -> list[Span]:
@@ -200,7 +174,7 @@ def test_double_q_loss_is_the_numpy_one(kind: str, slow: Callable[[float], float
     part = DoubleQ(hidden=(4,), error=kind)
     q, target = two_nets(part)
     loss = jax.jit(lambda span: part.loss(q, target, span, jax.random.key(0), ACTIONS))
-    online, judge = wide(q).layers, wide(target).layers
+    online, judge = in_float64(q), in_float64(target)
     agreed = []
     for span in spans(terminated=False) + spans(terminated=True):
         obs, choice, _, reward, discount, next_obs = plain(span)
@@ -220,8 +194,8 @@ def test_double_q_gradient_does_not_flow_through_the_goal() -> None:
     gradient = jax.jit(jax.grad(lambda net, span: part.loss(net, net, span, jax.random.key(0), ACTIONS).each.sum()))
     for span in spans(terminated=False):
         obs, choice, _, reward, discount, next_obs = plain(span)
-        goal = reward + discount * mlp(wide(q).layers, next_obs).max()
-        want = numeric_gradient(lambda net, o=obs, c=choice, g=goal: huber(mlp(net.layers, o)[c] - g), q)
+        goal = reward + discount * mlp(in_float64(q), next_obs).max()
+        want = flat_gradient(lambda net, o=obs, c=choice, g=goal: huber(mlp(net, o)[c] - g), q)
         np.testing.assert_allclose(ravel_pytree(gradient(q, span))[0], want, atol=1e-4)
         assert abs(want).max() > 1e-2
 
@@ -230,13 +204,13 @@ def test_bootstrapped_q_loss_gives_each_head_the_goal_of_its_own_target_head() -
     part = BootstrappedQ(hidden=(4,), heads=3)
     q, target = two_nets(part)
     loss = jax.jit(lambda span, key: part.loss(q, target, span, key, ACTIONS))
-    online, judge = wide(q), wide(target)
+    online, judge = in_float64(q), in_float64(target)
     weights = []
     for i, span in enumerate(spans(terminated=False) + spans(terminated=True)):
         obs, choice, _, reward, discount, next_obs = plain(span)
         want = []
         for head in range(3):
-            mine, its = member(online, head).layers, member(judge, head).layers
+            mine, its = lane_of(online.members, head), lane_of(judge.members, head)
             goal = reward + discount * mlp(its, next_obs)[np.argmax(mlp(mine, next_obs))]
             want.append(huber(mlp(mine, obs)[choice] - goal))
         each, weight = loss(span, jax.random.key(i))
@@ -252,12 +226,12 @@ def test_bootstrapped_q_gradient_does_not_flow_through_the_goal() -> None:
     gradient = jax.jit(jax.grad(lambda net, span: part.loss(net, net, span, jax.random.key(0), ACTIONS).each.sum()))
     span = spans(terminated=False)[2]
     obs, choice, _, reward, discount, next_obs = plain(span)
-    goals = [reward + discount * mlp(member(wide(q), h).layers, next_obs).max() for h in range(2)]
+    goals = [reward + discount * mlp(lane_of(in_float64(q).members, h), next_obs).max() for h in range(2)]
 
     def slow(net: Any) -> float:
-        return sum(huber(mlp(member(net, h).layers, obs)[choice] - goals[h]) for h in range(2))
+        return sum(huber(mlp(lane_of(net.members, h), obs)[choice] - goals[h]) for h in range(2))
 
-    np.testing.assert_allclose(ravel_pytree(gradient(q, span))[0], numeric_gradient(slow, q), atol=1e-4)
+    np.testing.assert_allclose(ravel_pytree(gradient(q, span))[0], flat_gradient(slow, q), atol=1e-4)
 
 
 def test_bootstrapped_q_value_is_of_the_mean_over_heads() -> None:
@@ -266,7 +240,8 @@ def test_bootstrapped_q_value_is_of_the_mean_over_heads() -> None:
     value = jax.jit(lambda obs: part.value(q, target, obs, jax.random.key(0), ACTIONS))
     for span in spans(terminated=False):
         online, judge = (
-            np.mean([mlp(member(wide(net), h).layers, plain(span)[5]) for h in range(3)], axis=0) for net in (q, target)
+            np.mean([mlp(lane_of(in_float64(net).members, h), plain(span)[5]) for h in range(3)], axis=0)
+            for net in (q, target)
         )
         np.testing.assert_allclose(value(span.next_obs), judge[np.argmax(online)], rtol=1e-4)
 
@@ -295,14 +270,15 @@ def test_skip_q_loss_and_gradient_are_the_numpy_ones(
     both = jax.jit(jax.value_and_grad(total, has_aux=True))
     for span in spans(terminated=False):
         obs, choice, length, reward, *_ = plain(span)
+        code = np.array([float(choice)])
         (_, (each, weight)), gradient = both(net, span, span.reward)
 
-        def slow(n: Any, o: np.ndarray = obs, c: int = choice, j: int = length, g: float = reward) -> float:
-            return huber(option_values(n, o, c)[j - 1] - g)
+        def slow(n: Any, o: np.ndarray = obs, c: np.ndarray = code, j: int = length, g: float = reward) -> float:
+            return huber(option_net(n, o, c)[j - 1] - g)
 
-        np.testing.assert_allclose(each, [slow(wide(net))], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(each, [slow(in_float64(net))], rtol=1e-4, atol=1e-6)
         assert weight.tolist() == [1.0]
-        np.testing.assert_allclose(ravel_pytree(gradient)[0], numeric_gradient(slow, net), atol=1e-4)
+        np.testing.assert_allclose(ravel_pytree(gradient)[0], flat_gradient(slow, net), atol=1e-4)
 
 
 def test_uncertain_loss_draws_every_head_to_one_goal_and_masks_the_gradient() -> None:
@@ -317,16 +293,17 @@ def test_uncertain_loss_draws_every_head_to_one_goal_and_masks_the_gradient() ->
     seen = set()
     for i, span in enumerate(spans(terminated=False)):
         obs, choice, length, reward, *_ = plain(span)
+        code = np.array([float(choice)])
         (mean, (each, weight)), gradient = both(net, span, span.reward, jax.random.key(i))
         mask = np.asarray(weight)
         seen.add(tuple(mask.tolist()))
 
-        def slow(n: Any, o: np.ndarray = obs, c: int = choice, j: int = length, g: float = reward) -> np.ndarray:
-            return np.array([huber(option_values(member(n, h), o, c)[j - 1] - g) for h in range(3)])
+        def slow(n: Any, o: np.ndarray = obs, c: np.ndarray = code, j: int = length, g: float = reward) -> np.ndarray:
+            return np.array([huber(option_net(lane_of(n.members, h), o, c)[j - 1] - g) for h in range(3)])
 
-        np.testing.assert_allclose(each, slow(wide(net)), rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(mean, (slow(wide(net)) * mask).sum() / 3, rtol=1e-4, atol=1e-6)
-        want = numeric_gradient(lambda n, f=slow, m=mask: (f(n) * m).sum() / 3, net)
+        np.testing.assert_allclose(each, slow(in_float64(net)), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(mean, (slow(in_float64(net)) * mask).sum() / 3, rtol=1e-4, atol=1e-6)
+        want = flat_gradient(lambda n, f=slow, m=mask: (f(n) * m).sum() / 3, net)
         np.testing.assert_allclose(ravel_pytree(gradient)[0], want, atol=1e-4)
     assert len(seen) > 1
     assert {w for mask in seen for w in mask} == {0.0, 1.0}

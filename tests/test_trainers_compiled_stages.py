@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers.trees import assert_same, lane_of, on_host, same
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -223,9 +224,7 @@ def live(tasks: tuple[Task, ...], rounds: int, chunks: int | None = None) -> Lif
         kept.add(program.advance(rounds), program.t)
         counts.append(kept["count"])
         networks.append(program.networks())
-    lanes, running = program.state()
-    keys = {name: np.asarray(jax.random.key_data(getattr(lanes, name))) for name in ("step_key", "learn_key")}
-    return Life(kept, counts, networks, (lanes._replace(**keys), running))
+    return Life(kept, counts, networks, on_host(program.state()))
 
 
 @pytest.fixture(scope="module")
@@ -238,16 +237,6 @@ def crowd() -> Life:
 def alone(crowd: Life) -> list[Life]:
     """The lanes by themselves for as many steps, in chunks of a single one."""
     return [live((task,), 1, chunks=ROUNDS * (len(crowd.counts) - 1)) for task in TASKS]
-
-
-def lane(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda x: x[i], tree)
-
-
-def same(a: Any, b: Any) -> bool:
-    """To the last bit."""
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
 
 
 def done(life: Life, i: int) -> int:
@@ -269,17 +258,17 @@ def test_a_lane_learns_in_every_chunk_until_its_last_episode(crowd: Life) -> Non
     assert (done(crowd, 0) - 1) * ROUNDS < 2 * EARLY < LATE <= done(crowd, 1) * ROUNDS
     for i in range(3):
         for before, after in pairwise(crowd.networks[: done(crowd, i) + 1]):
-            assert not same(lane(before.action, i), lane(after.action, i))
-            assert not same(lane(before.extension, i), lane(after.extension, i))
+            assert not same(lane_of(before.action, i), lane_of(after.action, i))
+            assert not same(lane_of(before.extension, i), lane_of(after.extension, i))
 
 
 def test_a_lane_rests_after_its_last_episode_while_others_go_on(crowd: Life) -> None:
     first = done(crowd, 0)
     assert first + 2 < len(crowd.networks)
     for after in crowd.networks[first + 1 :]:
-        assert same(lane(after, 0), lane(crowd.networks[first], 0))
+        assert same(lane_of(after, 0), lane_of(crowd.networks[first], 0))
     for before, after in pairwise(crowd.networks[first : done(crowd, 1) + 1]):
-        assert not same(lane(before, 1), lane(after, 1))
+        assert not same(lane_of(before, 1), lane_of(after, 1))
 
 
 @pytest.mark.parametrize("i", [0, 1, 2])
@@ -335,14 +324,14 @@ def test_a_lane_among_other_maps_and_schedules_is_the_one_trained_alone(crowd: L
     for name in ("lengths", "visits"):
         np.testing.assert_array_equal(crowd.records[name][i], one.records[name][0], err_msg=name)
     for together, by_itself in zip(crowd.networks, one.networks[::ROUNDS], strict=True):
-        assert same(lane(together, i), lane(by_itself, 0))
-    jax.tree.map(np.testing.assert_array_equal, lane(crowd.state, i), lane(one.state, 0))
+        assert same(lane_of(together, i), lane_of(by_itself, 0))
+    assert_same(lane_of(crowd.state, i), lane_of(one.state, 0))
 
 
 def test_maps_and_schedules_set_lanes_of_one_seed_apart(crowd: Life) -> None:
     for i, j in ((0, 1), (1, 2), (0, 2)):
-        assert same(lane(crowd.networks[0], i), lane(crowd.networks[0], j))
-        assert not same(lane(crowd.networks[-1].action, i), lane(crowd.networks[-1].action, j))
+        assert same(lane_of(crowd.networks[0], i), lane_of(crowd.networks[0], j))
+        assert not same(lane_of(crowd.networks[-1].action, i), lane_of(crowd.networks[-1].action, j))
         assert not np.array_equal(crowd.records["visits"][i], crowd.records["visits"][j])
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from helpers.trees import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -20,13 +21,6 @@ from tenuto.trainers import buffers, host, host_step
 
 LANES = 3
 few = settings(max_examples=25, deadline=None)  # each compiles
-
-
-def same(a: Any, b: Any) -> None:
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        assert (x.dtype, x.shape) == (y.dtype, y.shape)
-        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
 @st.composite
@@ -46,7 +40,7 @@ def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarr
         patch.setattr(buffers, "SMALL", 8)
         form = buffers.Form.of(whole)
         leaves = form.apart(whole)
-        same(form.together(leaves), whole)
+        assert_same(form.together(leaves), whole)
         for i, (leaf, small) in enumerate(zip(whole.values(), form.small(), strict=True)):
             assert small == (leaf.size // LANES <= 8 and leaf.dtype in (jnp.float32, jnp.int32, jnp.bool_))
             if not small:
@@ -61,10 +55,10 @@ def test_the_device_finds_on_the_desk_what_was_seen(first: dict[str, np.ndarray]
     desk, form = buffers.Desk(), buffers.Form.of(first)
     read = jax.jit(lambda seen: buffers.from_desk(seen, LANES, form))
     found = desk.write(first)
-    same(read(found), jax.tree.map(jnp.asarray, first))
+    assert_same(read(found), jax.tree.map(jnp.asarray, first))
     other = jax.tree.map(lambda x: np.roll(x, 1, axis=0), first)
     assert desk.write(other).unsafe_buffer_pointer() == found.unsafe_buffer_pointer()
-    same(read(found), jax.tree.map(jnp.asarray, other))
+    assert_same(read(found), jax.tree.map(jnp.asarray, other))
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -164,4 +158,4 @@ def test_a_run_may_be_stopped_at_any_time_and_is_the_same(monkeypatch: pytest.Mo
         learned.append(jax.device_get(program.networks()))
         program.close()
     for other in learned[1:]:
-        same(other, learned[0])
+        assert_same(other, learned[0])

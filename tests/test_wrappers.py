@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
+from helpers.trees import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -281,7 +282,7 @@ def test_our_environments_are_the_compiled_ones_step_by_step(pair: tuple[gymnasi
         while not over:
             assert env.observation_space.contains(obs)
             np.testing.assert_array_equal(obs, np.asarray(seen), strict=not isinstance(core, Lava))
-            jax.tree.map(np.testing.assert_array_equal, env.unwrapped._state, state)
+            assert_same(env.unwrapped._state, state)
             action = env.action_space.sample()
             state, told = step(state, action)
             obs, reward, terminated, truncated, _ = env.step(action)
