@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jaxtyping import Array
+from scipy import stats
+
 from helpers.actor_critics import (
     BOX,
     GAMMA,
@@ -37,9 +40,6 @@ from helpers.actor_critics import (
 )
 from helpers.numpy_nets import mlp
 from helpers.trees import assert_close, in_float64, lanes_of, numeric_gradient, same
-from jaxtyping import Array
-from scipy import stats
-
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, TD3
 from tenuto.extensions import Joint, SkipQ, Uncertain

@@ -7,6 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array
+from scipy import stats
+
 from helpers.actor_critics import (
     BOX,
     HALF,
@@ -28,11 +33,6 @@ from helpers.actor_critics import (
 )
 from helpers.numpy_nets import mlp
 from helpers.trees import in_float64
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from jaxtyping import Array
-from scipy import stats
-
 from tenuto.actions import DDPG
 from tenuto.extensions import Figar, Situation
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
+
 from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, lane_of
-
 from tenuto import loop
 from tenuto.envs.chain import ChainState
 from tenuto.trainers.compiled import Program

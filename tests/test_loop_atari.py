@@ -33,7 +33,6 @@ from helpers.atari import (
     tiny,
 )
 from helpers.trees import assert_same, both_leaves
-
 from tenuto import loop
 from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import Plan

@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
+from scipy import stats
+
 from helpers.actor_critics import (
     BOX,
     HALF,
@@ -30,9 +33,6 @@ from helpers.actor_critics import (
 from helpers.numpy_nets import mlp
 from helpers.tasks import tiny_task
 from helpers.trees import in_float64, lanes_of, on_host, same
-from jaxtyping import Array
-from scipy import stats
-
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, DoubleQ
 from tenuto.agents import Agent, able

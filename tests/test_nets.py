@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import numpy_nets
-from helpers.trees import assert_close, assert_same, lane_of
 from scipy import stats
 
+from helpers import numpy_nets
+from helpers.trees import assert_close, assert_same, lane_of
 from tenuto.errors import UserError
 from tenuto.nets import MLP, Dense, Ensemble, OptionNet, column, dense_layers
 

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
+
+import tenuto
 from helpers.files import snapshot
 from helpers.runs import (
     DICT,
@@ -30,8 +32,6 @@ from helpers.runs import (
     trained_run,
 )
 from helpers.trees import assert_same, lane_of
-
-import tenuto
 from tenuto import Agent, Run, UserError, loop, play
 from tenuto.envs import Lava, lava
 from tenuto.envs.gym.spaces import Interface

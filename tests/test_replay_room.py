@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.trees import lane_of
 
+from helpers.trees import lane_of
 from tenuto.replay import Replay
 from tenuto.types import Option, Span, TimeStep
 

@@ -6,11 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.trees import assert_same, lane_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_replay import BOTH, Steps, play, played_to_the_end
 
+from helpers.trees import assert_same, lane_of
 from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
@@ -20,6 +19,7 @@ from tenuto.loop import Lane, Task
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Pairs, Replay, Screens
 from tenuto.types import Span, TimeStep
+from test_replay import BOTH, Steps, play, played_to_the_end
 
 GAMMA = 0.9
 STEPS = 60  # the ring of screens is filled three times at least

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
 from helpers.files import Trap
 from helpers.trees import assert_same
-
 from tenuto.errors import UserError
 from tenuto.runs import storage
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
+
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host, same
-
 from tenuto.envs import Chain
 from tenuto.runs.jobs import Job
 from tenuto.runs.records import Records

@@ -1,4 +1,4 @@
-"""Stages of training, lanes that rest while others go on, and the records of lanes that end at different times."""
+"""Stages of training, and lanes that rest while others go on."""
 
 import math
 from itertools import pairwise
@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.trees import assert_same, lane_of, on_host, same
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from helpers.trees import assert_same, lane_of, on_host, same
 from tenuto import loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
@@ -22,9 +22,9 @@ from tenuto.envs import Lava
 from tenuto.extensions import Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
-from tenuto.runs.records import PER_EPISODE, Records, auc
+from tenuto.runs.records import PER_EPISODE, Records
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.trainers.compiled import STAGES, Chunk, Program, Running, summarise
+from tenuto.trainers.compiled import STAGES, Program, Running, summarise
 from tenuto.types import Event
 
 # Streams of events, summed up in chunks.
@@ -340,89 +340,3 @@ def test_a_schedule_alone_sets_lanes_of_one_seed_apart() -> None:
     life = live(tuple(small(LONG, LATE, epsilon) for epsilon in made), ROUNDS, chunks=6)
     for i, j in ((0, 1), (1, 2), (0, 2)):
         assert not np.array_equal(life.records["returns"][i, :9], life.records["returns"][j, :9])
-
-
-# Records.
-
-
-def chunk_of(rows: list[list[float]], width: int = 6) -> Chunk:
-    """A chunk whose lanes finished episodes with these returns; rows past them hold what nobody may read."""
-    lanes = len(rows)
-    table = np.full((lanes, width), -99.0, np.float32)
-    for i, row in enumerate(rows):
-        table[i, : len(row)] = row
-    return Chunk(
-        finished=np.asarray([len(row) for row in rows], np.int32),
-        returns=table,
-        steps=(table * 2).astype(np.int32),
-        decisions=(table * 3).astype(np.int32),
-        lam=table * 4,
-        lengths=np.arange(lanes * STAGES * 2, dtype=np.int32).reshape(lanes, STAGES, 2),
-        visits=np.arange(lanes * STAGES * 3, dtype=np.int32).reshape(lanes, STAGES, 3),
-        finite=np.ones(lanes, bool),
-    )
-
-
-@pytest.fixture
-def ragged() -> Records:
-    """Three lanes with 5, 2 and 0 episodes, from three chunks."""
-    kept = Records.empty(3, max_length=2, places=3)
-    for t, rows in ((10, [[1, 2], [10], []]), (20, [[], [], []]), (30, [[3, 4, 5], [11], []])):
-        kept.add(chunk_of(rows), t)
-    return kept
-
-
-def test_ragged_chunks_are_kept_side_by_side(ragged: Records) -> None:
-    nan = math.nan
-    assert ragged["count"].tolist() == [5, 2, 0]
-    wanted = np.asarray([[1, 2, 3, 4, 5], [10, 11, nan, nan, nan], [nan] * 5])
-    np.testing.assert_array_equal(ragged["returns"], wanted)
-    np.testing.assert_array_equal(ragged["lam"], wanted * 4)
-    np.testing.assert_array_equal(ragged["steps"], np.nan_to_num(wanted * 2))
-    np.testing.assert_array_equal(ragged["decisions"], np.nan_to_num(wanted * 3))
-    assert {name: ragged[name].dtype for name in PER_EPISODE} == PER_EPISODE
-    assert ragged["clock"].tolist() == [10, 20, 30]
-
-
-def test_counts_per_stage_add_up_over_chunks(ragged: Records) -> None:
-    np.testing.assert_array_equal(ragged["lengths"].ravel(), 3 * np.arange(3 * 50 * 2))
-    np.testing.assert_array_equal(ragged["visits"].ravel(), 3 * np.arange(3 * 50 * 3))
-
-
-@pytest.mark.parametrize("name", ["returns", "steps"])
-def test_recent_episodes_are_each_lanes_own_last(ragged: Records, name: str) -> None:
-    nan, factor = math.nan, {"returns": 1, "steps": 2}[name]
-    for num, wanted in (
-        (1, [[5], [11], [nan]]),
-        (2, [[4, 5], [10, 11], [nan, nan]]),
-        (4, [[2, 3, 4, 5], [nan, nan, 10, 11], [nan] * 4]),
-        (7, [[nan, nan, 1, 2, 3, 4, 5], [nan] * 5 + [10, 11], [nan] * 7]),
-    ):
-        np.testing.assert_array_equal(ragged.recent(name, num), np.asarray(wanted) * factor)
-
-
-def test_nothing_is_recent_before_the_first_episode() -> None:
-    recent = Records.empty(2, max_length=1, places=1).recent("returns", 3)
-    np.testing.assert_array_equal(recent, np.full((2, 3), math.nan))
-
-
-def test_records_come_back_from_their_arrays(ragged: Records) -> None:
-    again = Records(**ragged.arrays())
-    again.add(chunk_of([[6], [], [7, 8]]), 40)
-    ragged.add(chunk_of([[6], [], [7, 8]]), 40)
-    assert again["count"].tolist() == [6, 2, 2]
-    assert again["returns"][2, :2].tolist() == [7, 8]
-    for name, array in ragged.arrays().items():
-        np.testing.assert_array_equal(again[name], array, err_msg=name)
-
-
-def test_the_score_by_hand() -> None:
-    returns = np.asarray([[1, -1, 0, 0], [1, 1, 1, 1], [-1, -1, -1, -1], [0, 1, 0, 1]], np.float32)
-    assert auc(returns, -1.0, 1.0).tolist() == [0.5, 1.0, 0.0, 0.75]
-    assert auc(np.asarray([[0, 10, 10, 10], [0, 0, 5, 5]], np.float32), 0.0, 10.0).tolist() == [0.75, 0.25]
-
-
-def test_the_score_ignores_what_is_past_a_lanes_end() -> None:
-    returns = np.asarray([[1, 1, 1, -1], [1, -1, math.nan, math.nan], [1, math.nan, math.nan, math.nan]], np.float32)
-    assert auc(returns, -1.0, 1.0).tolist() == [0.75, 0.5, 1.0]
-    assert auc(returns, 0.0, 10.0).tolist() == [0.05, 0.0, 0.1]

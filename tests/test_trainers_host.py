@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
 from helpers.host_runs import (
     LIMIT,
     SEEDS,
@@ -32,7 +33,6 @@ from helpers.host_runs import (
 )
 from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, lane_of
-
 from tenuto.envs import Chain
 from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import TRAINING, Separate, Together, Trouble, episode_seed

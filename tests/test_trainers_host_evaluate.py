@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+
 from helpers.host_runs import (
     SEEDS,
     TASK,
@@ -26,7 +27,6 @@ from helpers.host_runs import (
 )
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host
-
 from tenuto import loop
 from tenuto.agents import Agent
 from tenuto.envs.gym import make as making

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+
+import tenuto
 from helpers.host_runs import (
     AGENT,
     LIMIT,
@@ -37,8 +39,6 @@ from helpers.host_runs import (
     whole_run,
 )
 from helpers.trees import assert_same, lane_of, on_host
-
-import tenuto
 from tenuto import loop
 from tenuto.envs.gym import vector
 from tenuto.envs.gym.spaces import Interface

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers.trees import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from helpers.trees import assert_same
 from tenuto.envs.gym.vector import Seen, Trouble
 from tenuto.runs.jobs import Job
 from tenuto.trainers import buffers, host, host_step

@@ -26,7 +26,6 @@ from helpers.atari import (
     tiny,
 )
 from helpers.trees import assert_close, assert_same, lane_of, on_host, same
-
 from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
