@@ -5,10 +5,9 @@
 >>> action, length = run[0].decide(obs)
 """
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
-
-import gymnasium
 
 if TYPE_CHECKING:
     from tenuto.agents import Agent
@@ -26,9 +25,13 @@ _HOMES = {
     **{"Policy": "tenuto.policy", "Agent": "tenuto.agents", "Plan": "tenuto.plan", "UserError": "tenuto.errors"},
 }
 
-# Our compiled environments, as Gymnasium's; what they need is imported when one is made.
-for _name, _function in (("Chain", "chain"), ("Lava", "lava_map"), ("Pendulum", "pendulum")):
-    gymnasium.register(f"tenuto/{_name}-v0", entry_point=f"tenuto.envs.gym.export:{_function}")
+# Our compiled environments, as Gymnasium's; what they need is imported when one is made. The loop, the agents and the
+# compiled trainer work without Gymnasium, too.
+with contextlib.suppress(ImportError):
+    import gymnasium
+
+    for _name, _function in (("Chain", "chain"), ("Lava", "lava_map"), ("Pendulum", "pendulum")):
+        gymnasium.register(f"tenuto/{_name}-v0", entry_point=f"tenuto.envs.gym.export:{_function}")
 
 
 def __getattr__(name: str) -> Any:

@@ -97,4 +97,4 @@ def test_damaged_cells_are_refused_by_name(tmp_path: Path, content: str):
 def test_a_single_seed_neither_agrees_nor_disagrees():
     single = cell(ci95=(math.nan, math.nan), seeds=1, values=(0.5,))
     assert single.agrees is None
-    assert "✗" not in tables.markdown([single], "One seed").splitlines()[-1]
+    assert "✗" not in tables.markdown([single], "One seed", "").splitlines()[-1]

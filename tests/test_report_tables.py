@@ -5,9 +5,6 @@ from rich.console import Console
 from helpers.cells import cell
 from tenuto.report import tables
 
-# Tables
-
-
 GRID = [
     cell(row="ute", column="30", published=0.758, mean=0.5, ci95=(0.25, 0.625)),
     cell(row="ute", column="10"),
@@ -16,7 +13,7 @@ GRID = [
 
 
 def test_a_markdown_table_shows_ours_the_published_number_and_a_mark():
-    text = tables.markdown(GRID, "Table")
+    text = tables.markdown(GRID, "Table", "2 seeds")
     lines = text.splitlines()
     assert lines[0] == "### Table"
     assert "| | 10 | 30 |" in lines  # columns in the order of their numbers
@@ -27,15 +24,15 @@ def test_a_markdown_table_shows_ours_the_published_number_and_a_mark():
 
 def test_a_terminal_table_shows_the_same():
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 (the console's own)
-    console.print(tables.rich_table(GRID, "Table"))
+    console.print(tables.rich_table(GRID, "Table", "2 seeds"))
     shown = console.export_text()
-    for part in ("Table", "0.900 [0.850, 0.950]", "(0.919 ✓)", "(0.758 ✗)", "0.125 [0.000, 0.375]"):
+    for part in ("Table", "2 seeds", "0.900 [0.850, 0.950]", "(0.919 ✓)", "(0.758 ✗)", "0.125 [0.000, 0.375]"):
         assert part in shown
 
 
 def test_a_terminal_turns_a_table_of_many_columns_on_its_side():
     wide = [cell(row="10", column=f"lam={i}", mean=i / 8) for i in range(8)]
-    table = tables.rich_table(wide, "Table")
+    table = tables.rich_table(wide, "Table", "")
     assert [column.header for column in table.columns] == ["", "10"]
     assert table.row_count == 8
 
@@ -46,9 +43,3 @@ def test_tables_are_grouped_by_table_and_setting():
         ("tab:nchain_auc", "released"): [made[0], made[2]],
         ("tab:nchain_auc", "text"): [made[1]],
     }
-
-
-def test_tables_say_which_published_numbers_rest_on_a_bug():
-    text = tables.markdown([cell(row="temporl", column="30", published=0.740)], "Table 1")
-    assert "stores the last step of each episode twice" in text
-    assert "stores" not in tables.markdown([cell(row="ute", column="30", published=0.758)], "Table 1")

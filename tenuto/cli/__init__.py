@@ -296,6 +296,7 @@ def reproduce(
     from tenuto.errors import UserError
     from tenuto.experiments import EXPERIMENTS
     from tenuto.experiments import reproduce as work
+    from tenuto.experiments.captions import caption
     from tenuto.report import tables
     from tenuto.runs.jobs import Job
     from tenuto.runs.runner import Interrupted
@@ -345,7 +346,7 @@ def reproduce(
     )
     for (table, setting), group in tables.grouped(made).items():
         title = f"{experiment.titles[table]}, setting {setting}"
-        console.print(tables.rich_table(group, title, experiment.rank), "")
+        console.print(tables.rich_table(group, title, caption(group), experiment.rank), "")
     for line in (*experiment.preface(made), *work.diverged(todo, folder)):
         say(line)
     if command.quick:

@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.table import Table
 
-from tenuto.experiments import published, published_atari
 from tenuto.report import stats
 from tenuto.report.cells import Cell
 
@@ -27,9 +26,9 @@ def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
     return groups
 
 
-def rich_table(cells: Sequence[Cell], title: str, rank: Rank = as_they_come) -> Table:
+def rich_table(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> Table:
     """One table: each cell ours with its interval, the published value, and a mark where that lies inside."""
-    table = Table(title=title, title_justify="left", caption=caption(cells), caption_justify="left")
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     rows, columns, grid = _layout(cells, rank)
     if len(columns) > WIDE:  # a terminal is high rather than wide
         rows, columns, grid = columns, rows, {(c, r): cell for (r, c), cell in grid.items()}
@@ -42,31 +41,14 @@ def rich_table(cells: Sequence[Cell], title: str, rank: Rank = as_they_come) -> 
     return table
 
 
-def markdown(cells: Sequence[Cell], title: str, rank: Rank = as_they_come) -> str:
+def markdown(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> str:
     rows, columns, grid = _layout(cells, rank)
-    lines = [f"### {title}", "", caption(cells), "", f"| | {' | '.join(columns)} |"]
+    lines = [f"### {title}", "", caption, "", f"| | {' | '.join(columns)} |"]
     lines.append("|---|" + "---:|" * len(columns))
     digits = stats.digits([cell.mean for cell in cells])
     for row in rows:
         lines.append(f"| {row} | " + " | ".join(_plain_cell(grid.get((row, c)), digits) for c in columns) + " |")
     return "\n".join(lines) + "\n"
-
-
-def caption(cells: Sequence[Cell]) -> str:
-    """What the numbers are, and which published ones are not to be trusted."""
-    seeds = sorted({cell.seeds for cell in cells})
-    text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
-    if any(cell.published is not None for cell in cells):
-        text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as a mean of"
-        text += f" {published.runs(cells[0].table)} runs it has noise of its own"
-        spread = any(cell.published_sd is not None for cell in cells)
-        text += "; ± is its standard deviation)." if spread else ")."
-        named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
-        table, setting = cells[0].table, cells[0].setting
-        for note in (*published.NOTES, *published_atari.NOTES):
-            if table.startswith(note.tables) and note.name in named and note.setting in (None, setting):
-                text += f" {note.text}"
-    return text
 
 
 def _layout(cells: Sequence[Cell], rank: Rank) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:
