@@ -10,6 +10,7 @@ import pytest
 from tenuto.trainers.devices import XLA_FLAGS, start_jax
 
 pytest.register_assert_rewrite("helpers")
+pytest_plugins = ["helpers.watched_runs"]
 
 # Compiling is nearly all of the time: the compiler's cheaper passes halve it.
 os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0")

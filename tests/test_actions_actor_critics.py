@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jaxtyping import Array
+from scipy import stats
+
 from helpers.actor_critics import (
     BOX,
     GAMMA,
@@ -28,21 +31,15 @@ from helpers.actor_critics import (
     code_of,
     ends_of,
     lived,
-    mlp,
     opinions,
     option_values,
     quick,
-    rows_of,
-    same,
     target_value,
     teach_critic,
     told,
-    wide,
 )
-from helpers.trees import slopes
-from jaxtyping import Array
-from scipy import stats
-
+from helpers.numpy_nets import mlp
+from helpers.trees import assert_close, in_float64, lanes_of, numeric_gradient, same
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, TD3
 from tenuto.extensions import Joint, SkipQ, Uncertain
@@ -106,7 +103,7 @@ def test_a_critic_of_n_steps_bootstraps_with_gamma_to_the_length_but_where_the_m
 ) -> None:
     """Also amid an option, and where the clock cut it. Only spans that the extension policy would allow now count."""
     lane, found = taught["n steps"]
-    net, choices = wide(lane.brain.extension), np.asarray(lane.replay.choice)
+    net, choices = in_float64(lane.brain.extension), np.asarray(lane.replay.choice)
     limit = [best_length(net, VIEWS[2 * t], code_of(choices[t]), lam=1.0) for t in range(STEPS)]
     allowed = {(a, b) for a, b in SPANS if b - a + 1 <= limit[a]}
     assert check_critic_goals(lane, found) == allowed
@@ -129,9 +126,9 @@ def test_an_extension_policy_learns_every_span_towards_the_value_after_it(
 ) -> None:
     """Truncated, terminated and within an option: one goal for all heads, at the span's length and no other."""
     lane, all_spans = taught[extension]
-    net, target = wide(lane.brain.extension), wide(lane.brain.target)
+    net, target = in_float64(lane.brain.extension), in_float64(lane.brain.target)
     seen = set()
-    for span, found, slope in rows_of(all_spans):
+    for span, found, slope in lanes_of(all_spans):
         first, last = ends_of(span)
         values = option_values(net, VIEWS[2 * first], code_of(lane.replay.choice[first]))
         at = last - first
@@ -146,10 +143,6 @@ def test_an_extension_policy_learns_every_span_towards_the_value_after_it(
 
 
 # --- whole updates ---------------------------------------------------------------------------------------------
-
-
-def close(found: Any, want: Any) -> None:
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4), found, want)
 
 
 def gap(a: Any, b: Any) -> float:
@@ -181,7 +174,7 @@ def update(task: Task, lane: Lane, t: Array) -> tuple[Lane, Span, list[Array]]:
 
 
 def batch_of(spans: Span, noise: list[Array]) -> Batch:
-    ends = [ends_of(span) for span in rows_of(spans)]
+    ends = [ends_of(span) for span in lanes_of(spans)]
     return Batch(
         x=[VIEWS[2 * first] for first, _ in ends],
         code=[code_of(choice) for choice in np.asarray(spans.choice)],
@@ -264,7 +257,7 @@ def test_updates_of_ddpg_and_td3_are_the_numpy_ones(updates: dict[str, Any], nam
     first critic as it is by then. TD3 moves actor and targets with every second update, its critics with each."""
     (task, clocks), (brains, batches) = UPDATES[name], updates[name]
     action = task.agent.action
-    online, target = wide(brains[0].action), wide(brains[0].target)
+    online, target = in_float64(brains[0].action), in_float64(brains[0].target)
     rules = [Adam(online.critic), Adam(online.actor)]
     actor_moved, target_moved, cut = [], [], []
     for t, batch, old, brain in zip(clocks, batches, brains[:-1], brains[1:], strict=True):
@@ -274,16 +267,16 @@ def test_updates_of_ddpg_and_td3_are_the_numpy_ones(updates: dict[str, Any], nam
         noise = action.smoothing * batch.noise[0]
         cut += (abs(noise) > 0.5).ravel().tolist()
         goals = goals_of(batch, [target_value(target, x, n) for x, n in zip(batch.after, noise, strict=True)])
-        gradient = slopes(lambda critic, b=batch, g=goals: squared_error(critic, b, g), online.critic)
+        gradient = numeric_gradient(lambda critic, b=batch, g=goals: squared_error(critic, b, g), online.critic)
         before, online = online, online._replace(critic=rules[0].descend(online.critic, gradient))
         if number % action.delay == 0:
-            climb = slopes(lambda actor, o=online, b=batch: -first_opinion(actor, o.critic, b), online.actor)
-            early = slopes(lambda actor, o=before, b=batch: -first_opinion(actor, o.critic, b), online.actor)
+            climb = numeric_gradient(lambda actor, o=online, b=batch: -first_opinion(actor, o.critic, b), online.actor)
+            early = numeric_gradient(lambda actor, o=before, b=batch: -first_opinion(actor, o.critic, b), online.actor)
             assert gap(early, climb) > 2e-2, "the case must tell the moved critic from the one before"
             online = online._replace(actor=rules[1].descend(online.actor, climb))
-        close(brain.target, target)
-        close(brain.action, online)
-        close(means_of(brain), [rule.mean for rule in rules])
+        assert_close(brain.target, target, rtol=2e-3, atol=2e-4)
+        assert_close(brain.action, online, rtol=2e-3, atol=2e-4)
+        assert_close(means_of(brain), [rule.mean for rule in rules], rtol=2e-3, atol=2e-4)
         actor_moved.append(not same(old.action.actor, brain.action.actor))
         target_moved.append(not same(old.target, brain.target))
         assert not same(old.action.critic, brain.action.critic)
@@ -323,25 +316,25 @@ def soft_value(actor: Any, critic: Any, price: float, x: np.ndarray, z: np.ndarr
 def test_updates_of_sac_are_the_numpy_ones(updates: dict[str, Any]) -> None:
     """First the critics, then the actor by the critics as they are by then, then the price by the actor as it is."""
     brains, batches = updates["SAC"]
-    online, target = wide(brains[0].action), wide(brains[0].target)
+    online, target = in_float64(brains[0].action), in_float64(brains[0].target)
     rules = [Adam(part) for part in (online.critic, online.actor, online.log_price)]
     for batch, brain in zip(batches, brains[1:], strict=True):
         target, price = towards(online, target), np.exp(online.log_price)
         pairs = zip(batch.after, batch.noise[0], strict=True)
         goals = goals_of(batch, [soft_value(online.actor, target.critic, price, x, z) for x, z in pairs])
-        gradient = slopes(lambda critic, b=batch, g=goals: squared_error(critic, b, g), online.critic)
+        gradient = numeric_gradient(lambda critic, b=batch, g=goals: squared_error(critic, b, g), online.critic)
         online = online._replace(critic=rules[0].descend(online.critic, gradient))
 
         def loss(actor: Any, b: Batch = batch, critic: Any = online.critic, p: float = price) -> float:
             return -float(np.mean([soft_value(actor, critic, p, x, z) for x, z in zip(b.x, b.noise[1], strict=True)]))
 
-        online = online._replace(actor=rules[1].descend(online.actor, slopes(loss, online.actor)))
+        online = online._replace(actor=rules[1].descend(online.actor, numeric_gradient(loss, online.actor)))
         # The entropy aimed at is minus one per action number, of which there are two.
         surprise = np.mean([try_out(online.actor, x, z)[1] for x, z in zip(batch.x, batch.noise[2], strict=True)])
         online = online._replace(log_price=rules[2].descend(online.log_price, -(surprise - 2.0)))
-        close(brain.target, target)
-        close(brain.action, online)
-        close(means_of(brain), [rule.mean for rule in rules])
+        assert_close(brain.target, target, rtol=2e-3, atol=2e-4)
+        assert_close(brain.action, online, rtol=2e-3, atol=2e-4)
+        assert_close(means_of(brain), [rule.mean for rule in rules], rtol=2e-3, atol=2e-4)
 
 
 class Tried(NamedTuple):
@@ -422,7 +415,7 @@ def test_the_density_of_a_spread_below_the_least_is_that_of_the_least() -> None:
 
 def test_sacs_value_is_the_least_opinion_less_the_price_of_surprise() -> None:
     found = tried((0.3, -0.6), (-0.5, -1.2), price=0.7)
-    critic = wide(lived(SOFT, 13).brain.target.critic)
+    critic = in_float64(lived(SOFT, 13).brain.target.critic)
     said = np.array([opinions(critic, VIEWS[0], code) for code in found.code])
     assert len(set(said.argmin(1))) == 2, "each of the two critics must be the lower one somewhere"
     np.testing.assert_allclose(found.value, said.min(1) - 0.7 * found.density, rtol=1e-4, atol=1e-5)

@@ -1,8 +1,6 @@
 """tenuto in Python: any environment, any agent, parts of one's own, and what must not be taken for one another."""
 
 import dataclasses
-import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.files import assert_same, snapshot
+
+import tenuto
+from helpers.files import snapshot
 from helpers.runs import (
     DICT,
     JUDGED,
@@ -34,15 +34,13 @@ from helpers.runs import (
     small_run,
     vector_of_lines,
 )
-
-import tenuto
-from tenuto import Agent, Run, UserError, agents, cli, play
-from tenuto import settings as named
+from helpers.trees import assert_same
+from tenuto import Agent, Run, UserError, play
 from tenuto.actions import DDPG, DoubleQ, Uniform
 from tenuto.bandit import Constant
-from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava, registry
+from tenuto.envs import AbstractEnv, Chain, registry
 from tenuto.extensions import Joint
-from tenuto.runs import folders, runner, serial, storage
+from tenuto.runs import runner, storage
 from tenuto.runs.jobs import job_for
 from tenuto.spaces import Discrete
 from tenuto.types import TimeStep
@@ -305,86 +303,11 @@ def test_a_run_is_not_loaded_as_another_agents(small: Run, other: Agent):
         tenuto.load(small.folder, agent=other)
 
 
-def as_json(part: Any) -> Any:
-    return json.loads(json.dumps(serial.to_json(part)))
-
-
-def all_parts() -> list[Any]:
-    """Every agent of the catalogue with its plan, in every setting it has, and every compiled environment."""
-    homes = {"chain-5": "chain", "lava-bridge": "lava", "pendulum-v0": "pendulum"}
-    tasks = [
-        named.assemble(agent, env, setting)
-        for env, family in homes.items()
-        for setting in named.FAMILIES[family].settings
-        for agent in agents.able(registry.make(env).actions)
-    ]
-    parts = [part for task in tasks for part in (task.agent, task.plan)]
-    return [*parts, Chain(5), Chain(5, 9), Pendulum(True), Lava(lava.MAPS["zigzag"]), Lava(("S.G",), 7, True)]
-
-
-def test_all_that_is_spelled_out_is_read_again_as_it_was():
-    for part in all_parts():
-        again = serial.from_json(as_json(part))
-        assert type(again) is type(part)
-        assert as_json(again) == as_json(part)
-        assert jax.tree.structure(again) == jax.tree.structure(part)
-        for old, new in zip(jax.tree.leaves(part), jax.tree.leaves(again), strict=True):
-            np.testing.assert_array_equal(new, old)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"is": "os.system", "command": "true"},
-        {"is": "tenuto.cli.main"},
-        {"is": "Agent", "action": {"is": "subprocess.Popen"}},
-        {"is": "Uncertain", "colour": "red"},
-        {"is": "Joint", "offered": ["x"]},
-        {"is": "Joint", "offered": 3},
-        {"is": "Uncertain", "max_length": "x"},
-        {"is": "Chain", "length": None},
-        {"fields": {}},
-    ],
-    ids=lambda words: str(words.get("is")),
-)
-def test_words_that_stand_for_no_part_of_tenuto_are_refused(words: dict[str, Any]):
-    with pytest.raises(UserError):
-        serial.from_json(words)
-
-
-# ---- The package itself
-
-
-def test_importing_tenuto_and_asking_for_help_need_no_jax():
-    code = (
-        "import sys, tenuto, tenuto.cli\n"
-        "assert 'train' in dir(tenuto)\n"
-        "try:\n"
-        "    tenuto.cli.run(['train', '--help'])\n"
-        "except SystemExit as ended:\n"
-        "    assert not ended.code\n"
-        "assert 'jax' not in sys.modules\n"
-        "assert 'Chain' in str([name for name in __import__('gymnasium').registry if name.startswith('tenuto/')])\n"
-        "tenuto.Agent, tenuto.UserError\n"
-        "assert 'jax' in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_names_that_the_package_does_not_have_are_refused():
     with pytest.raises(AttributeError, match="trian"):
         _ = tenuto.trian
     assert {"train", "load", "Run", "Policy", "Agent", "Plan", "UserError"} <= set(dir(tenuto))
     assert all(getattr(tenuto, name) is not None for name in tenuto.__all__)
-
-
-@pytest.mark.parametrize("words", [[], ["train"], ["eval"], ["plot"], ["resume"], ["list"]], ids=" ".join)
-def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], words: list[str]):
-    with pytest.raises(SystemExit) as ended:
-        cli.run([*words, "--help"])
-    assert not ended.value.code
-    assert " ".join(["Example: tenuto", *words]) in capsys.readouterr().out
 
 
 # --- what must not be taken for one another, and whom nothing may touch --------------------------------------------
@@ -409,18 +332,6 @@ def test_a_module_named_before_an_environment_is_imported_first(tmp_path: Path, 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, "test_api", sys.modules[__name__])
     assert len(quick("tenuto_test_module:TenutoTest/Own-v0")) == 3
-
-
-def test_a_strangers_configuration_imports_nothing(tmp_path: Path):
-    run = quick(Line)
-    folder = run.save(tmp_path / "run")
-    config = json.loads((folder / "config.json").read_text())
-    config["job"]["env"] = "tenuto_test_danger:Bang-v0"
-    next(iter(config["hyperparameters"].values()))["env"] = {"is": "Nobody"}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="is missing or damaged"):
-        folders.load_job(folder)
-    assert "tenuto_test_danger" not in sys.modules
 
 
 def test_each_lane_is_played_in_its_own_environment(tmp_path: Path):

@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 
 import tenuto
+from helpers.runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 from tenuto import Agent, UserError, cli
 from tenuto.envs.gym.vector import TRAINING
 from tenuto.runs.jobs import from_json, job_for

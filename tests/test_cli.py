@@ -2,11 +2,15 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.commands import complaint
+from helpers.files import snapshot
 from tenuto import agents, cli
 from tenuto.cli import commands
 from tenuto.errors import UserError
@@ -17,22 +21,6 @@ from tenuto.runs.records import Records
 from tenuto.trainers import compiled
 
 JOB = job_for("chain-10", "ddqn", seeds=2, episodes=100)
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What the command says against these words: one line on stderr, nothing on stdout, exit code 2."""
-    code = cli.run(list(words))
-    out, problem = capsys.readouterr()
-    assert code == 2, out
-    assert problem.endswith("\n")
-    assert problem.count("\n") == 1, problem
-    assert problem.startswith("tenuto: ")
-    assert "Traceback" not in problem
-    return problem
 
 
 def train(out: Path, *words: str, env: str = "chain-10", agent: str = "ddqn") -> list[str]:
@@ -384,3 +372,31 @@ def test_an_unfinished_run_is_said_to_be_unfinished_where_its_records_are_asked_
     for read in (folders.read_records, folders.read_networks):
         with pytest.raises(UserError, match=f"tenuto resume {run_folder}"):
             read(str(run_folder))
+
+
+# ---- The package itself
+
+
+def test_importing_tenuto_and_asking_for_help_need_no_jax():
+    code = (
+        "import sys, tenuto, tenuto.cli\n"
+        "assert 'train' in dir(tenuto)\n"
+        "try:\n"
+        "    tenuto.cli.run(['train', '--help'])\n"
+        "except SystemExit as ended:\n"
+        "    assert not ended.code\n"
+        "assert 'jax' not in sys.modules\n"
+        "assert 'Chain' in str([name for name in __import__('gymnasium').registry if name.startswith('tenuto/')])\n"
+        "tenuto.Agent, tenuto.UserError\n"
+        "assert 'jax' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["eval"], ["plot"], ["resume"], ["list"]], ids=" ".join)
+def test_help_shows_an_example(capsys: pytest.CaptureFixture[str], words: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        cli.run([*words, "--help"])
+    assert not ended.value.code
+    assert " ".join(["Example: tenuto", *words]) in capsys.readouterr().out

@@ -13,8 +13,8 @@ pytest.importorskip("ale_py")
 
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
-from helpers.atari import ACTIONS, SIDE, Watched, assembled
 
+from helpers.atari import ACTIONS, SIDE, Watched, assembled
 from tenuto.envs.gym.atari import Atari, Emulators, emulation
 from tenuto.envs.gym.vector import JUDGING, TRAINING
 from tenuto.errors import UserError

@@ -4,7 +4,6 @@ import json
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import gymnasium
@@ -17,18 +16,12 @@ from gymnasium.wrappers import FrameStackObservation, MaxAndSkipObservation, Rep
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto import nets
-from tenuto.actions import DoubleQ
-from tenuto.envs.gym.make import inspect, made, maker, open_crowd
+from helpers.gym_envs import SMALL_BOX, TWO, Plain, Screen
+from helpers.trees import assert_same
 from tenuto.envs.gym.spaces import LARGEST, WIDEST, Interface, Outside, frames_per_step, read_space, spell_space
-from tenuto.envs.gym.vector import JUDGING, TRAINING, episode_seed
 from tenuto.errors import UserError
-from tenuto.extensions import SkipQ, Uncertain
-from tenuto.nets import NATURE, SMALL, Convolution, Convolutions, Filters
 from tenuto.runs import serial
 from tenuto.spaces import Box, Discrete
-
-TWO = spaces.Discrete(2)
 
 
 def interface(observations: Any, actions: Any = TWO, **options: Any) -> Interface:
@@ -153,7 +146,6 @@ def one_hot(space: Any, obs: Any) -> list[float]:
     return [x for part, mine in zip(space.spaces, obs, strict=True) for x in one_hot(part, mine)]
 
 
-SMALL_BOX = spaces.Box(-1, 3, (2,), np.float32)
 WHOLE = {
     "bits": (spaces.MultiBinary(3), [1, 0, 1]),
     "a table of bits": (spaces.MultiBinary((2, 2)), [[1, 0], [0, 1]]),
@@ -323,7 +315,7 @@ def test_a_space_spelled_in_json_is_read_again_as_the_same_space(space: Any, see
     spec = serial.from_json(spelled)
     assert serial.to_json(spec) == serial.to_json(read.spec)
     assert jax.tree.structure(spec) == jax.tree.structure(read.spec)
-    jax.tree.map(np.testing.assert_array_equal, spec, read.spec)
+    assert_same(spec, read.spec)
     np.testing.assert_array_equal(Interface.from_spec(spec).read(obs), read.read(obs))
 
 
@@ -542,25 +534,6 @@ def test_an_action_that_is_said_is_no_part_of_what_it_was_made_from():
     assert not actions.any()
 
 
-# --- frames ------------------------------------------------------------------------------------------------------
-
-
-class Plain(gymnasium.Env[Any, Any]):
-    """Has this or that attribute."""
-
-    def __init__(self, **attributes: Any) -> None:
-        self.observation_space, self.action_space = SMALL_BOX, TWO
-        self.__dict__ |= attributes
-
-
-class Screen(Plain):
-    """What a wrapper that skips frames may be put around."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.observation_space = spaces.Box(0, 255, (6, 6), np.uint8)
-
-
 class SkippingClass(Plain):
     frameskip = 4
 
@@ -595,161 +568,3 @@ def test_frames_that_the_class_of_an_environment_tells_are_found():
 
 def test_an_attribute_that_is_an_array_is_passed_over():
     assert frames_per_step(Plain(_skip=np.array([1, 2]))) == (1, 1)
-
-
-# --- opening -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("args", ["{", "[1]", "3", "x=1"])
-def test_arguments_that_are_no_json_object_are_refused(args: str):
-    with pytest.raises(UserError, match="--env-args must be a JSON object such as"):
-        maker("CartPole-v1", args)
-
-
-def test_arguments_of_an_environment_are_passed_on():
-    env = maker("CartPole-v1", '{"sutton_barto_reward": true, "max_episode_steps": 7}')(render_mode="rgb_array")
-    assert env.unwrapped._sutton_barto_reward
-    assert (env.spec.max_episode_steps, env.render_mode) == (7, "rgb_array")
-    env.close()
-
-
-def test_arguments_that_an_environment_does_not_take_are_told():
-    with pytest.raises(UserError, match=r"CartPole-v1 could not be made \(TypeError: .*colour"):
-        inspect(maker("CartPole-v1", '{"colour": 1}'), False, "CartPole-v1", True)
-
-
-def test_what_is_looked_at_is_closed_again():
-    closed: list[int] = []
-
-    class Closing(Plain):
-        def close(self) -> None:
-            closed.append(1)
-
-    inspect(Closing, False, "it", True)
-    assert closed == [1]
-    with pytest.raises(UserError):
-        inspect(lambda: Closing(action_space=spaces.Text(3)), False, "it", True)
-    assert closed == [1, 1]
-
-
-def test_a_users_error_in_a_maker_is_not_wrapped():
-    def make() -> Any:
-        raise UserError("say it so")
-
-    with pytest.raises(UserError, match=r"^say it so$"):
-        made(make, "it")
-
-
-def test_a_crowd_is_opened_only_for_the_spaces_of_the_run():
-    spec = inspect(Plain, False, "it", True).spec
-    crowd = open_crowd(Plain, False, "it", spec, True, (1, 2), TRAINING)
-    assert len(crowd._envs) == 2
-    for changed in (Screen, partial(Plain, action_space=spaces.Discrete(2, start=1)), partial(Plain, frameskip=4)):
-        with pytest.raises(UserError, match="it has other spaces now than when this run was made"):
-            open_crowd(changed, False, "it", spec, True, (1, 2), TRAINING)
-    with pytest.raises(UserError, match="other spaces"):
-        open_crowd(Plain, False, "it", spec, False, (1, 2), TRAINING)
-
-
-def test_seeds_of_episodes_hang_on_lane_purpose_and_number_and_do_not_meet():
-    keys = [(seed, use, n) for seed in (0, 1, 2**32 - 1) for use in (TRAINING, JUDGING, 2) for n in range(300)]
-    seeds = [episode_seed(*key) for key in keys]
-    assert len(set(seeds)) == len(keys)
-    assert all(type(seed) is int and 0 <= seed < 2**31 for seed in seeds)
-    assert seeds == [episode_seed(*key) for key in keys]
-
-
-# --- networks that see -------------------------------------------------------------------------------------------
-
-LAYERS = {f"{name} {i}": layer for name, set_ in (("nature", NATURE), ("small", SMALL)) for i, layer in enumerate(set_)}
-
-
-def as_kernel(layer: Convolution, channels: int) -> np.ndarray:
-    """The weights as (row, column, channel in, channel out), number by number."""
-    side, stride, outputs = layer.filters
-    kernel, reach = np.zeros((side, side, channels, outputs), np.float32), side // stride
-    weight = np.asarray(layer.product.weight)
-    for i, j, a, b, c in np.ndindex(reach, reach, stride, stride, channels):
-        index = (((i * reach + j) * stride + a) * stride + b) * channels + c
-        kernel[i * stride + a, j * stride + b, c] = weight[:, index]
-    return kernel
-
-
-@pytest.mark.parametrize("beyond", [0, 1, 7], ids=lambda n: f"{n} more")
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_of_filters_is_an_ordinary_convolution(name: str, beyond: int):
-    """Where the stride does not divide a side, the last rows and columns are seen by no filter, here as there."""
-    filters, channels = LAYERS[name], 3
-    layer = Convolution(channels, filters, jax.random.key(1))
-    shape = (filters.side + beyond, filters.side + 2 * filters.stride + beyond, channels)
-    image = np.random.default_rng(2).normal(size=shape).astype(np.float32)
-    found = np.asarray(layer(jnp.asarray(image)))
-    wanted = jax.lax.conv_general_dilated(
-        image[None],
-        as_kernel(layer, channels),
-        (filters.stride, filters.stride),
-        "VALID",
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        precision="highest",
-    )
-    formula = tuple((n - filters.side) // filters.stride + 1 for n in shape[:2])
-    assert found.shape == (*formula, filters.channels)
-    np.testing.assert_allclose(found, wanted[0] + layer.product.bias, rtol=1e-4, atol=1e-5)
-    high, wide = (n - n % filters.stride for n in shape[:2])
-    unseen = image.copy()
-    unseen[high:], unseen[:, wide:] = 1e6, 1e6
-    np.testing.assert_array_equal(layer(jnp.asarray(unseen)), found)
-    seen = image.copy()
-    seen[high - 1, wide - 1] += 1
-    assert (np.asarray(layer(jnp.asarray(seen))) != found).any()
-
-
-@pytest.mark.parametrize("shape", [(84, 84, 4), (39, 50, 3), (35, 35, 2), (6, 9, 4)], ids=str)
-def test_layers_of_filters_give_a_vector_of_the_size_they_say(shape: tuple[int, int, int]):
-    eye = Convolutions(shape, jax.random.key(0))
-    filters = NATURE if min(shape[:2]) >= 36 else SMALL
-    assert [layer.filters for layer in eye.layers] == list(filters)
-    sides = shape[:2]
-    for layer in filters:
-        sides = tuple((n - layer.side) // layer.stride + 1 for n in sides)
-    out = jax.eval_shape(eye, jnp.zeros(shape))
-    assert out.shape == (eye.size,) == (sides[0] * sides[1] * filters[-1].channels,)
-
-
-def test_the_least_image_of_each_kind_leaves_one_place_and_a_smaller_one_is_refused():
-    assert nets.smallest(NATURE) == 36
-    assert nets.smallest(SMALL) == 5
-    assert nets.smallest((Filters(3, 1, 1),)) == 3
-    for side, filters in ((36, NATURE), (5, SMALL)):
-        assert Convolutions((side, side, 1), jax.random.key(0)).size == filters[-1].channels
-    with pytest.raises(UserError, match="4 x 9 pixels is too small"):
-        Convolutions((4, 9, 1), jax.random.key(0))
-
-
-def test_a_network_for_vectors_is_what_it_was_before_there_were_images():
-    key, size = jax.random.key(3), 7
-    actions = Discrete(3)
-    plain = {
-        DoubleQ((5, 4)): nets.MLP((size, 5, 4, 3), key),
-        SkipQ(4, before=(5,), embed=2): nets.OptionNet(size, 1, 4, key, before=(5,), embed=2),
-        Uncertain(4, heads=3, after=(6,)): nets.Ensemble(lambda k: nets.OptionNet(size, 1, 4, k, after=(6,)), 3, key),
-        Uncertain(4, heads=3, shared=(6,)): nets.SharedTrunk(size, 1, 4, 3, key, shared=(6,)),
-    }
-    for part, wanted in plain.items():
-        found = part.init(size, actions, key)
-        assert jax.tree.structure(found) == jax.tree.structure(wanted)
-        jax.tree.map(np.testing.assert_array_equal, found, wanted)
-
-
-def test_a_network_for_images_has_filters_of_its_own_before_the_same_network_for_vectors():
-    key, shape = jax.random.key(4), (6, 7, 2)
-    seeing = nets.reading(shape, lambda n, k: nets.MLP((n, 3), k), key)
-    k_eye, k_rest = jax.random.split(key)
-    eye = Convolutions(shape, k_eye)
-    wanted = nets.Seeing(eye, nets.MLP((eye.size, 3), k_rest))
-    jax.tree.map(np.testing.assert_array_equal, seeing, wanted)
-    image = jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
-    by_hand = image
-    for layer in eye.layers:
-        by_hand = jax.nn.relu(layer(by_hand))
-    np.testing.assert_allclose(seeing(image), wanted.rest(by_hand.ravel()), rtol=1e-6)  # type: ignore[operator]

@@ -1,9 +1,8 @@
-"""Lava maps against a plain Python twin that walks on the text; exact values against breadth-first ways and play."""
+"""Lava maps against a plain Python twin that walks on the text."""
 
 import functools
 import math
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,92 +10,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenuto.agents import Agent
+from helpers.lava import (
+    DOWN,
+    LEFT,
+    NAMES,
+    RIGHT,
+    SHORTEST,
+    UP,
+    J,
+    ahead,
+    find,
+    grids,
+    letter,
+    maps,
+    number,
+    paper_map,
+    start_of,
+    steps_from,
+    steps_to_goal,
+    walkers_of,
+)
 from tenuto.envs import Lava, registry
 from tenuto.envs.lava import LavaState
 from tenuto.errors import UserError
-from tenuto.experiments import exact
-from tenuto.extensions import Uncertain
-from tenuto.loop import Networks, Task
-from tenuto.plan import Plan
 
-NAMES = ("cliff", "bridge", "zigzag")
-SHORTEST = {"cliff": 15, "bridge": 13, "zigzag": 20}
 FEWEST_DECISIONS = {"cliff": 4, "bridge": 4, "zigzag": 5}
-GAMMAS = (0.9, 0.99, 1.0)
-J = 7
-LEFT, UP, RIGHT, DOWN = 0, 1, 2, 3
 KEY = jax.random.key(0)
-
-
-def paper_map(name):
-    """A map of the paper from the corners of its lava: (top, left), (bottom, right), all four included."""
-    goal = (5, 9) if name == "zigzag" else (0, 9)
-    pools = {
-        "cliff": [((0, 2), (2, 7))],
-        "bridge": [((0, 2), (1, 7)), ((4, 2), (5, 7))],
-        "zigzag": [((0, 2), (3, 3)), ((2, 6), (5, 7))],
-    }[name]
-    letters = [["."] * 10 for _ in range(6)]
-    for (top, left), (bottom, right) in pools:
-        for row in range(top, bottom + 1):
-            for column in range(left, right + 1):
-                letters[row][column] = "#"
-    letters[0][0], letters[goal[0]][goal[1]] = "S", "G"
-    return tuple("".join(row) for row in letters)
-
-
-# The twin: places are (row, column) pairs, the map is its text.
-
-
-def ahead(rows, place, action):
-    """Where one step leads."""
-    row, column = place
-    if action == LEFT and column > 0:
-        return row, column - 1
-    if action == UP and row > 0:
-        return row - 1, column
-    if action == RIGHT and column < len(rows[0]) - 1:
-        return row, column + 1
-    if action == DOWN and row < len(rows) - 1:
-        return row + 1, column
-    return place
-
-
-def letter(rows, place):
-    return rows[place[0]][place[1]]
-
-
-def find(rows, wanted):
-    (place,) = [(r, c) for r, row in enumerate(rows) for c, x in enumerate(row) if x == wanted]
-    return place
-
-
-def start_of(rows):
-    return find(rows, "S")
-
-
-def number(rows, place):
-    return place[0] * len(rows[0]) + place[1]
-
-
-def steps_from(rows, place):
-    """The fewest steps to every place that can be reached, ring by ring; nobody walks on from lava or a goal."""
-    found, ring, steps = {place: 0}, {place}, 0
-    while ring:
-        steps += 1
-        walkers = [p for p in ring if letter(rows, p) in ".S"]
-        ring = {ahead(rows, p, action) for p in walkers for action in range(4)} - set(found)
-        found.update(dict.fromkeys(ring, steps))
-    return found
-
-
-def walkers_of(rows):
-    return sorted(p for p in steps_from(rows, start_of(rows)) if letter(rows, p) in ".S")
-
-
-def steps_to_goal(rows, place):
-    return min((n for p, n in steps_from(rows, place).items() if letter(rows, p) == "G"), default=math.inf)
 
 
 class Twin:
@@ -153,35 +92,6 @@ def assert_as_the_twin(env, rows, limit, limit_ends, actions, played):
             assert env.shortest_episode() <= i + 1 <= env.longest_episode()
             return
     assert len(actions) < limit
-
-
-@st.composite
-def grids(draw):
-    """Any small map with one start and a goal or more; it may be that no goal can be reached."""
-    height = draw(st.integers(1, 5))
-    width = draw(st.integers(2 if height == 1 else 1, 5))
-    cells = height * width
-    letters = draw(st.lists(st.sampled_from("....###G"), min_size=cells, max_size=cells))
-    start, goal = draw(st.lists(st.integers(0, cells - 1), min_size=2, max_size=2, unique=True))
-    letters[start], letters[goal] = "S", "G"
-    return tuple("".join(letters[i : i + width]) for i in range(0, cells, width))
-
-
-@st.composite
-def maps(draw):
-    """A grid on which a way from the start to a goal has been cleared of lava: down or up first, then along."""
-    rows = [list(row) for row in draw(grids())]
-    place = start_of(rows)
-    goals = [(r, c) for r, row in enumerate(rows) for c, x in enumerate(row) if x == "G"]
-    goal = draw(st.sampled_from(goals))
-    while place != goal:
-        if rows[place[0]][place[1]] == "#":
-            rows[place[0]][place[1]] = "."
-        if place[0] != goal[0]:
-            place = ahead(rows, place, DOWN if place[0] < goal[0] else UP)
-        else:
-            place = ahead(rows, place, RIGHT if place[1] < goal[1] else LEFT)
-    return tuple("".join(row) for row in rows)
 
 
 sequences = st.lists(st.integers(0, 3), min_size=60, max_size=60)
@@ -360,141 +270,6 @@ def test_free_ground_closed_off_by_lava_or_a_goal_is_not_walkable():
     assert Lava(("S.G..",)).walkable().tolist() == [True, True, False, False, False]
 
 
-# Exact values.
-
-
-def best_of(rows, place, gamma):
-    return gamma ** (steps_to_goal(rows, place) - 1)
-
-
-def hold(rows, place, action, steps, gamma):
-    """The discounted return of holding an action and then taking a shortest way; after how many steps it ended."""
-    for i in range(steps):
-        place = ahead(rows, place, action)
-        if letter(rows, place) in "#G":
-            return gamma**i * (1.0 if letter(rows, place) == "G" else -1.0), i + 1
-    return gamma**steps * best_of(rows, place, gamma), None
-
-
-def assert_options_as_played(rows, gamma, longest):
-    got = exact.options(Lava(rows), gamma, longest)
-    for place in walkers_of(rows):
-        cell = number(rows, place)
-        for action in range(4):
-            played = [hold(rows, place, action, j, gamma) for j in range(1, longest + 1)]
-            np.testing.assert_allclose(got.value[cell, action], [v for v, _ in played], rtol=1e-12)
-            cut = [ended is not None and ended < j for j, (_, ended) in enumerate(played, 1)]
-            assert got.whole[cell, action].tolist() == [not c for c in cut]
-        for lengths in (1, longest):  # actions alone are worth as much as all options (Proposition 1)
-            best = got.value[cell, :, :lengths].max()
-            assert best == pytest.approx(best_of(rows, place, gamma), rel=1e-12)
-    assert got.value.shape == got.whole.shape == (len(rows) * len(rows[0]), 4, longest)
-
-
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("name", NAMES)
-def test_best_values_are_the_discounted_prize_at_the_end_of_a_shortest_way(name, gamma):
-    rows = paper_map(name)
-    values = exact.best_values(registry.make(f"lava-{name}"), gamma)
-    places = walkers_of(rows)
-    want = [best_of(rows, p, gamma) for p in places]
-    np.testing.assert_allclose(values[[number(rows, p) for p in places]], want, rtol=1e-12)
-    assert values[0] == pytest.approx(gamma ** (SHORTEST[name] - 1), rel=1e-12)
-
-
-@given(rows=maps(), gamma=st.sampled_from(GAMMAS))
-@settings(max_examples=60, deadline=None)
-def test_best_values_of_any_small_map_are_the_discounted_prize(rows, gamma):
-    values = exact.best_values(Lava(rows), gamma)
-    for place in walkers_of(rows):
-        assert values[number(rows, place)] == pytest.approx(best_of(rows, place, gamma), rel=1e-12)
-
-
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("name", NAMES)
-def test_option_values_are_those_of_holding_the_action_and_walking_on(name, gamma):
-    assert_options_as_played(paper_map(name), gamma, J)
-
-
-@given(rows=maps(), gamma=st.sampled_from(GAMMAS), longest=st.integers(1, 6))
-@settings(max_examples=40, deadline=None)
-def test_option_values_of_any_small_map_are_those_of_holding_the_action(rows, gamma, longest):
-    assert_options_as_played(rows, gamma, longest)
-
-
-def test_an_option_that_ends_the_episode_with_its_last_step_is_whole():
-    got = exact.options(Lava(("S.G", "...")), 0.5, 4)
-    assert got.whole[0, RIGHT].tolist() == [True, True, False, False]
-    assert got.value[0, RIGHT].tolist() == [0.5, 0.5, 0.5, 0.5]
-    assert got.whole[0, LEFT].all()  # a wall ends nothing
-    assert got.value[0, LEFT].tolist() == [0.25, 0.125, 0.0625, 0.03125]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_best_option_again_and_again_is_a_shortest_way_from_everywhere(name):
-    rows = paper_map(name)
-    value = exact.options(registry.make(f"lava-{name}"), 0.99, J).value
-    for begin in walkers_of(rows):
-        place, steps = begin, 0
-        while letter(rows, place) in ".S" and steps < 50:
-            action, length = divmod(int(value[number(rows, place)].argmax()), J)
-            for _ in range(length + 1):
-                place, steps = ahead(rows, place, action), steps + 1
-                if letter(rows, place) in "#G":
-                    break
-        assert (letter(rows, place), steps) == ("G", steps_to_goal(rows, begin))
-
-
-def guess(spread, error):
-    """Errors to either side of the truth."""
-    exact_values = np.linspace(-1.0, 1.0, len(error))
-    signs = np.resize([1.0, -1.0], len(error))
-    return exact.Guess(exact_values + signs * error, np.asarray(spread), exact_values, np.ones(len(error), bool))
-
-
-@pytest.mark.parametrize(
-    ("spread", "want"),
-    [
-        ([0.1, 0.2, 0.3, 4.0], 1.0),  # in order, however far apart
-        ([9.0, 3.0, 2.0, 0.0], -1.0),
-        ([2.0, 1.0, 4.0, 3.0], 0.6),  # 1 - 6 * 4 / (4 * 15)
-        ([1.0, 4.0, 3.0, 2.0], 0.2),  # 1 - 6 * 8 / (4 * 15)
-    ],
-)
-def test_rank_correlation_is_of_spread_and_absolute_error(spread, want):
-    made = guess(spread, np.asarray([0.1, 0.5, 0.6, 2.0]))
-    np.testing.assert_allclose(made.error, [0.1, 0.5, 0.6, 2.0], rtol=1e-12)
-    assert made.rank_correlation() == pytest.approx(want, abs=1e-12)
-
-
-class Table(eqx.Module):
-    """An ensemble that has learned by heart."""
-
-    numbers: jax.Array  # cells, actions, heads, lengths
-
-    def __call__(self, x, code):
-        return self.numbers[x, code[0].astype(int)]
-
-
-def test_compare_sets_each_lanes_mean_and_spread_beside_the_truth_of_the_same_option():
-    rows = ("S.#", "..G", ".#.")
-    env, heads, longest, gamma = Lava(rows), 4, 3, 0.9
-    numbers = np.random.default_rng(0).normal(size=(2, 9, 4, heads, longest)).astype(np.float32)
-    task = Task(Agent(extension=Uncertain(longest, heads)), env, Plan(gamma=gamma))
-    networks = Networks((), Table(jnp.asarray(numbers)), jnp.zeros(2))
-    for lane, made in zip((1, 0), exact.compare(task, networks, [1, 0]), strict=True):
-        options = [(p, a, j) for p in walkers_of(rows) for a in range(4) for j in range(1, longest + 1)]
-        assert len(made.mean) == len(made.spread) == len(made.exact) == len(made.whole) == len(options)
-        for i, (place, action, j) in enumerate(options):
-            said = [float(x) for x in numbers[lane, number(rows, place), action, :, j - 1]]
-            mean = sum(said) / heads
-            assert made.mean[i] == pytest.approx(mean, abs=1e-6)
-            assert made.spread[i] == pytest.approx(math.sqrt(sum((x - mean) ** 2 for x in said) / heads), abs=1e-6)
-            true, ended = hold(rows, place, action, j, gamma)
-            assert made.exact[i] == pytest.approx(true, rel=1e-6)
-            assert made.whole[i] == (ended is None or ended == j)
-
-
 # Pictures.
 
 
@@ -627,25 +402,3 @@ def test_the_largest_map_still_tells_its_last_cell_from_its_first():
     state, step = env.step(LavaState(jnp.int32(65534), jnp.int32(0)), jnp.int32(RIGHT), KEY)
     assert (int(state.cell), int(step.obs), float(step.reward)) == (65535, 65535, 1.0)
     assert env.limit == 1275  # 2.5 * 510
-
-
-# Names.
-
-
-@pytest.mark.parametrize("name", ["lava-cliff", "lava-bridge", "lava-zigzag", "lava:x", "lava:maps/own.txt"])
-def test_lava_maps_and_files_are_of_one_family(name):
-    assert registry.family_name(name) == "lava"
-
-
-@pytest.mark.parametrize("name", ["lava-brigde", "Lava-Bridge", "lava_bridge"])
-def test_a_misspelt_map_is_refused_with_the_nearest_one(name):
-    for ask in (registry.family, registry.make):
-        with pytest.raises(UserError, match=f"'{name}': did you mean 'lava-bridge'"):
-            ask(name)
-
-
-@pytest.mark.parametrize("name", ["bridge", "lava", "lava-", "lava-lava-bridge", "lava-bridge ", "my-lava-bridge", ""])
-def test_a_name_that_is_not_quite_one_is_refused(name):
-    for ask in (registry.family, registry.make):
-        with pytest.raises(UserError, match=f"unknown environment '{name}'"):
-            ask(name)

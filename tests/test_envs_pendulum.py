@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tenuto.envs import Pendulum, registry
+from helpers.trees import assert_same
+from tenuto.envs import Pendulum
 from tenuto.envs.pendulum import PendulumState
-from tenuto.errors import UserError
 
 LIMIT = 200
 CLOSE = 2e-5  # float32 against float64, for numbers up to 20
@@ -180,7 +180,7 @@ def test_starts_are_uniform_over_angles_and_slow_speeds():
 
 def test_a_start_is_its_keys_alone():
     first, again, other = (starts(seed)[0] for seed in (0, 0, 1))
-    assert jax.tree.all(jax.tree.map(np.array_equal, first, again))
+    assert_same(first, again)
     for one in ("angle", "speed"):
         assert len(np.unique(getattr(first, one))) > 3990  # of 4000: float32 may give a number twice
         assert (getattr(first, one) == getattr(other, one)).mean() < 0.01
@@ -217,34 +217,3 @@ def test_there_is_one_place():
     states, _ = step_all(Pendulum(), ROWS)
     assert Pendulum().places == 1
     assert Pendulum().place(jax.tree.map(lambda x: x[0], states)) == 0
-
-
-@pytest.mark.parametrize(("name", "old_rule"), [("pendulum-v0", True), ("pendulum-v1", False)])
-def test_environments_by_name(name, old_rule):
-    env = registry.make(name)
-    assert isinstance(env, Pendulum)
-    assert env.old_rule is old_rule
-    assert env.longest_episode() == LIMIT
-    assert registry.family_name(name) == "pendulum"
-    assert name in registry.ENVIRONMENTS
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("Pendulum-v0", "pendulum-v0"),
-        ("pendulm-v0", "pendulum-v0"),
-        ("pendulum_v1", "pendulum-v1"),
-        ("pendulum", "pendulum-v"),
-        ("pendulum-v2", "pendulum-v"),
-    ],
-)
-@pytest.mark.parametrize("ask", [registry.make, registry.family])
-def test_a_misspelt_name_is_answered_with_the_right_one(ask, wrong, right):
-    with pytest.raises(UserError, match=f"unknown environment '{wrong}': did you mean '{right}"):
-        ask(wrong)
-
-
-def test_a_name_like_no_other_is_answered_with_all():
-    with pytest.raises(UserError, match=r"known: .*pendulum-v1, pendulum-v0"):
-        registry.make("xyzzy")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tenuto.experiments.captions import caption
 
 from tenuto import cli
 from tenuto.errors import UserError
@@ -370,19 +371,19 @@ def test_tables_have_games_by_name_their_average_last_and_agents_as_in_the_paper
         ("qbert", "ddqn"),
         ("pong", "dar"),
     ]
-    text = tables.markdown([cell(game, agent, 0.0) for game, agent in places], "Atari", atari.rank)
+    text = tables.markdown([cell(game, agent, 0.0) for game, agent in places], "Atari", "", atari.rank)
     table = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")]
     assert [column.strip() for column in table[0]] == ["", "ddqn", "dar", "ute", "random"]
     assert [line[0].strip() for line in table[2:]] == ["beam_rider", "pong", "qbert", "average of 2 games"]
     swept = [cell("pong", f"ute lam={lam}", 0.0) for lam in published.LAMS]
-    assert " | ".join(c.column for c in swept) in tables.markdown(swept, "Atari", atari.rank)
+    assert " | ".join(c.column for c in swept) in tables.markdown(swept, "Atari", "", atari.rank)
 
 
 def test_a_table_says_what_keeps_its_numbers_from_the_published_ones():
-    text = tables.markdown([cell("pong", "fixed-j", 1.0, 2.0)._replace(published=-20.3, published_sd=0.9)], "Atari")
+    text = caption([cell("pong", "fixed-j", 1.0, 2.0)._replace(published=-20.3, published_sd=0.9)])
     assert "trains plain DDQN" in text
     assert "mean of 7 runs" in text
-    assert "2 or 11" in tables.markdown([cell("pong", "dar", 1.0, 2.0)._replace(published=-20.6)], "Atari")
+    assert "2 or 11" in caption([cell("pong", "dar", 1.0, 2.0)._replace(published=-20.6)])
     told = " ".join(atari.preface([cell("pong", "ute", 1.0)]))
     assert "2,500,000 steps" in told
     assert "ours after 1,000 " in told

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.tasks import tiny_task
 from scipy import stats
 
+from helpers.tasks import tiny_task
 from tenuto import agents, cli, settings
 from tenuto.envs import registry
 from tenuto.envs.lava import GOAL, MAPS

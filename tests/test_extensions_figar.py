@@ -7,6 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array
+from scipy import stats
+
 from helpers.actor_critics import (
     BOX,
     HALF,
@@ -21,18 +26,13 @@ from helpers.actor_critics import (
     both_ways,
     check_critic_goals,
     lived,
-    mlp,
     opinions,
     quick,
     teach_critic,
     told,
-    wide,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from jaxtyping import Array
-from scipy import stats
-
+from helpers.numpy_nets import mlp
+from helpers.trees import in_float64
 from tenuto.actions import DDPG
 from tenuto.extensions import Figar, Situation
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
@@ -271,7 +271,7 @@ def test_an_action_is_the_choices_own_and_independent_of_its_length() -> None:
     """Noise moves the action and leaves the probabilities, and one draw has nothing to do with the other."""
     lane = lived(LEARNER, 1)
     found = jax.tree.map(np.asarray, both_ways(LEARNER, lane, np.int32(0), MANY))
-    raw = mlp(wide(lane.brain.action).actor, VIEWS[0])
+    raw = mlp(in_float64(lane.brain.action).actor, VIEWS[0])
     chances = np.exp(raw[2:]) / np.exp(raw[2:]).sum()
     best = MIDDLE + HALF * np.tanh(raw[:2])
     actions, lengths = found.chosen.action, found.chosen.length

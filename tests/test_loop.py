@@ -7,8 +7,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 import pytest
-from helpers.tasks import tiny_task
 
+from helpers.tasks import tiny_task
+from helpers.trees import assert_close, assert_same, lane_of
 from tenuto import loop
 from tenuto.envs.chain import ChainState
 from tenuto.trainers.compiled import CompiledProgram
@@ -73,7 +74,7 @@ def run_compiled(agent):
     program.begin()
     chunks = [program.advance(2) for _ in range(ROUNDS // 2)]
     lane = program.state()[0]._replace(step_key=(), learn_key=())
-    return [jax.tree.map(lambda x: x[0], chunk) for chunk in chunks], jax.tree.map(lambda x: x[0], lane)
+    return [lane_of(chunk, 0) for chunk in chunks], lane_of(lane, 0)
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +115,8 @@ def test_records_of_the_compiled_loop_are_those_of_the_host_loop(both, agent):
 def test_the_compiled_lane_ends_as_the_host_lane_does(both, agent):
     """Replay holds the last 64 steps and more, so this compares the streams step by step."""
     (_, host), (_, compiled) = both[agent]
-    jax.tree.map(np.testing.assert_array_equal, host._replace(brain=None), compiled._replace(brain=None))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), host.brain, compiled.brain)
+    assert_same(host._replace(brain=None), compiled._replace(brain=None))
+    assert_close(host.brain, compiled.brain, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
+from scipy import stats
+
 from helpers.actor_critics import (
     BOX,
     HALF,
@@ -24,17 +27,12 @@ from helpers.actor_critics import (
     code_of,
     keys_of,
     lived,
-    mlp,
     quick,
-    rows_of,
-    same,
     told,
-    wide,
 )
+from helpers.numpy_nets import mlp
 from helpers.tasks import tiny_task
-from jaxtyping import Array
-from scipy import stats
-
+from helpers.trees import in_float64, lanes_of, on_host, same
 from tenuto import loop
 from tenuto.actions import DDPG, SAC, DoubleQ
 from tenuto.agents import Agent, able
@@ -67,8 +65,8 @@ def ways(noise: float, epsilon: float, t: int) -> tuple[Ways, np.ndarray, int]:
     """Both ways, and the action and length that NumPy holds best."""
     task = explorer(noise, epsilon)
     lane = lived(task, 1)
-    action = MIDDLE + HALF * np.tanh(mlp(wide(lane.brain.action).actor, VIEWS[0]))
-    length = best_length(wide(lane.brain.extension), VIEWS[0], code_of(action), lam=0.0)
+    action = MIDDLE + HALF * np.tanh(mlp(in_float64(lane.brain.action).actor, VIEWS[0]))
+    length = best_length(in_float64(lane.brain.extension), VIEWS[0], code_of(action), lam=0.0)
     return jax.tree.map(np.asarray, both_ways(task, lane, np.int32(t), MANY)), action, length
 
 
@@ -151,9 +149,7 @@ class Life(NamedTuple):
 
 def readable(program: CompiledProgram) -> Any:
     """All lanes' state as plain arrays."""
-    lanes, running = program.state()
-    keys = {name: np.asarray(jax.random.key_data(getattr(lanes, name))) for name in ("step_key", "learn_key")}
-    return jax.tree.map(np.array, (lanes._replace(**keys), running))
+    return on_host(program.state())
 
 
 @contextmanager
@@ -188,7 +184,7 @@ def test_a_program_stops_where_the_warm_up_ends_and_learns_only_then(life: Life)
     assert life.clocks == [0, 2 * ROUND, 3 * ROUND]
     first, warm, taught = (lanes.brain for lanes, _ in life.states)
     assert same(first, warm)
-    for before, after in zip(rows_of(warm.action), rows_of(taught.action), strict=True):
+    for before, after in zip(lanes_of(warm.action), lanes_of(taught.action), strict=True):
         assert not same(before.actor, after.actor)
         assert not same(before.critic, after.critic)
 
@@ -197,7 +193,7 @@ def test_a_programs_choices_are_uniform_in_its_warm_up_and_its_own_after(life: L
     """Its own are at most a few standard deviations of noise from the actor's."""
     lanes, _ = life.states[1]
     uniform, own = [], []
-    for replay, nets in zip(rows_of(lanes.replay), rows_of(lanes.brain.action), strict=True):
+    for replay, nets in zip(lanes_of(lanes.replay), lanes_of(lanes.brain.action), strict=True):
         for t in range(2 * ROUND):
             if t % LIMIT % 2 == 0:  # an option began
                 beside = (replay.choice[t] - 2 * np.tanh(mlp(nets.actor, replay.seen.before[t]))) / (0.1 * 2)
@@ -245,7 +241,7 @@ FIRST_KEYS = jax.vmap(jax.random.key)(np.array(SEEDS, np.uint32))
 def test_a_programs_evaluation_is_that_of_a_python_loop(life: Life) -> None:
     """By the lambda of the best mean return; after an update, so that no lane is as it began."""
     lanes, found = life.states[2][0], life.evaluations[2]
-    for i, lane in enumerate(rows_of(lanes)):
+    for i, lane in enumerate(lanes_of(lanes)):
         returns, steps, decisions = zip(*on_the_host(SWINGER, lane, lane.lam, FIRST_KEYS[i], 3 * ROUND), strict=True)
         np.testing.assert_allclose(found.returns[i], returns, rtol=1e-4)
         assert found.steps[i].tolist() == list(steps) == [LIMIT] * EPISODES
@@ -301,13 +297,13 @@ def test_a_shared_trunk_is_one_net_with_linear_heads_that_differ() -> None:
     found = np.asarray(quick(jax.vmap(net))(xs, codes))
     assert found.shape == (8, 4, J)
     for answer, x, code in zip(found, xs, codes, strict=True):
-        hidden = np.maximum(mlp(wide(net).trunk, x, code), 0)
+        hidden = np.maximum(mlp(in_float64(net).trunk, x, code), 0)
         assert hidden.shape == (5,)
-        for head, member in zip(answer, rows_of(wide(net).heads.members), strict=True):
+        for head, member in zip(answer, lanes_of(in_float64(net).heads.members), strict=True):
             np.testing.assert_allclose(head, member.layers[0].weight @ hidden + member.layers[0].bias, atol=1e-5)
     for leaf in jax.tree.leaves(net.heads):
         assert len(np.unique(leaf)) == leaf.size, "no two heads share a number"
-    hidden = np.maximum([mlp(wide(net).trunk, x, code) for x, code in zip(xs, codes, strict=True)], 0)
+    hidden = np.maximum([mlp(in_float64(net).trunk, x, code) for x, code in zip(xs, codes, strict=True)], 0)
     assert (hidden == 0).any(), "the case must tell a rectified trunk from a plain one"
 
 

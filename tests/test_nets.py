@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers import numpy_nets
+from helpers.trees import assert_close, assert_same, lane_of
 from tenuto.errors import UserError
 from tenuto.nets import MLP, Dense, Ensemble, OptionNet, column, dense_layers
 
@@ -20,25 +22,6 @@ HOT = np.eye(CELLS, dtype=np.float32)[INDICES]
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def relu(x: np.ndarray) -> np.ndarray:
-    return np.where(x > 0, x, 0)
-
-
-def mlp_by_hand(mlp: MLP, x: np.ndarray) -> np.ndarray:
-    """Layer by layer in float64."""
-    for i, layer in enumerate(mlp.layers):
-        x = np.asarray(layer.weight, np.float64) @ (x if i == 0 else relu(x)) + np.asarray(layer.bias, np.float64)
-    return x
-
-
-def option_net_by_hand(net: OptionNet, x: np.ndarray, code: np.ndarray) -> np.ndarray:
-    if net.trunk is not None:
-        x = relu(mlp_by_hand(net.trunk, x))
-    if net.embedding is not None:
-        code = relu(mlp_by_hand(net.embedding, code))
-    return mlp_by_hand(net.head, np.concatenate([x, code]))
 
 
 def made(make: Callable[[jax.Array], eqx.Module], seed: int) -> Any:
@@ -89,7 +72,7 @@ def test_a_whole_number_gives_the_gradients_of_its_one_hot_vector(network) -> No
 
     found, wanted = gradient(net, INDICES), gradient(net, HOT)
     assert all(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(wanted))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6), found, wanted)
+    assert_close(found, wanted, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int32])
@@ -122,14 +105,14 @@ def test_an_mlp_is_products_with_relu_between_and_none_at_the_end() -> None:
     inputs = numbers(6, 5)
     found = np.asarray(jax.jit(jax.vmap(net))(inputs))
     for answer, x in zip(found, inputs, strict=True):
-        np.testing.assert_allclose(answer, mlp_by_hand(net, x), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(answer, numpy_nets.mlp(net, x), rtol=1e-5, atol=1e-6)
     assert found.min() < 0
 
 
 @pytest.mark.parametrize("shape", OPTION_NETS)
 def test_an_option_net_joins_the_state_with_the_choice(shape: str) -> None:
     net, codes = made(OPTION_NETS[shape], 2), numbers(len(INDICES), CODE, seed=5)
-    wanted = [option_net_by_hand(net, hot, code) for hot, code in zip(HOT, codes, strict=True)]
+    wanted = [numpy_nets.option_net(net, hot, code) for hot, code in zip(HOT, codes, strict=True)]
     assert np.shape(wanted) == (len(INDICES), J)
     for x in (INDICES, HOT):
         np.testing.assert_allclose(jax.jit(jax.vmap(net))(x, codes), wanted, rtol=1e-5, atol=1e-6)
@@ -141,8 +124,8 @@ def test_an_ensemble_answers_with_every_member_in_order() -> None:
     found = jax.jit(lambda *inputs: net(*inputs))(jnp.uint16(5), code)
     assert found.shape == (HEADS, J)
     for head in range(HEADS):
-        member = jax.tree.map(lambda x, head=head: x[head], net.members)
-        np.testing.assert_allclose(found[head], option_net_by_hand(member, np.eye(CELLS)[5], code), rtol=1e-5)
+        member = lane_of(net.members, head)
+        np.testing.assert_allclose(found[head], numpy_nets.option_net(member, np.eye(CELLS)[5], code), rtol=1e-5)
 
 
 def test_members_of_an_ensemble_share_no_number() -> None:
@@ -217,8 +200,8 @@ def test_uniform_layers_start_within_one_over_the_root_of_their_inputs_and_fill_
 def test_uniform_is_the_default_of_layers_and_mlps() -> None:
     key = jax.random.key(6)
     wanted = dense_layers(SIZES, key, "uniform")
-    jax.tree.map(np.testing.assert_array_equal, dense_layers(SIZES, key), wanted)
-    jax.tree.map(np.testing.assert_array_equal, MLP(SIZES, key).layers, wanted)
+    assert_same(dense_layers(SIZES, key), wanted)
+    assert_same(MLP(SIZES, key).layers, wanted)
 
 
 def test_normal_layers_have_the_variance_four_over_inputs_and_outputs_and_no_bias() -> None:
@@ -240,7 +223,7 @@ def test_layers_of_one_draw_share_no_number(init: str, factor: float) -> None:
 
 def test_another_key_gives_other_layers_and_the_same_key_the_same() -> None:
     first, again, other = (dense_layers(SIZES, jax.random.key(k)) for k in (1, 1, 2))
-    jax.tree.map(np.testing.assert_array_equal, first, again)
+    assert_same(first, again)
     for a, b in zip(first, other, strict=True):
         assert not np.array_equal(a.weight, b.weight)
         assert not np.array_equal(a.bias, b.bias)

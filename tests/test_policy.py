@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
-from helpers.files import assert_same, snapshot
+
+import tenuto
+from helpers.files import snapshot
 from helpers.runs import (
     DICT,
     JUDGED,
@@ -29,9 +31,8 @@ from helpers.runs import (
     small_run,
     trained_run,
 )
-
-import tenuto
-from tenuto import Agent, Run, UserError, loop, policy
+from helpers.trees import assert_same, lane_of
+from tenuto import Agent, Run, UserError, loop, play
 from tenuto.envs import Lava, lava
 from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import JUDGING, episode_seed
@@ -72,7 +73,7 @@ def test_a_policy_decides_after_saving_and_loading_as_before(trained: Run, tmp_p
 def test_a_policy_decides_what_the_loop_holds_best_in_that_lane(trained: Run):
     networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks, jax.jit(loop.judge)
     for lane in range(3):
-        mine = jax.tree.map(lambda x, lane=lane: x[lane], networks)
+        mine = lane_of(networks, lane)
         drawn = loop.draw(tasks[lane], jax.random.key(0), jnp.int32(0))
         learned = trained[lane]
         for obs in observations(15):
@@ -325,7 +326,7 @@ def test_predict_answers_a_batch_with_a_batch_whatever_the_space(space: spaces.S
 def test_playing_ends_at_the_longest_and_tells_every_step(trained: Run):
     told: list[tuple[int, int]] = []
     env = Wild()
-    played = policy.play(trained[0], env, 3, longest=7, watch=lambda env, length, done: told.append((length, done)))
+    played = play.play(trained[0], env, 3, longest=7, watch=lambda env, length, done: told.append((length, done)))
     assert len(played) == 3
     for one, episode in zip(played, env.episodes, strict=True):
         assert one.steps == len(episode) <= 7
@@ -346,7 +347,7 @@ def test_stable_baselines_evaluates_a_stepwise_policy(small: Run):
         return sb3.common.monitor.Monitor(Wild(0))
 
     for length in (1, 3, 4):
-        played = policy.play(signs(small, Joint((length,))), Wild(0), 1)[0]  # its episodes are all the same
+        played = play.play(signs(small, Joint((length,))), Wild(0), 1)[0]  # its episodes are all the same
         for number in (1, 3):
             vector = sb3.common.vec_env.DummyVecEnv([still] * number)
             stepwise: Any = signs(small, Joint((length,))).as_stepwise()

@@ -7,13 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers.trees import lane_of
 from tenuto.replay import Replay
 from tenuto.types import Option, Span, TimeStep
-
-
-def lane(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[i], tree)
-
 
 CAPACITY, ROOM, FAR, DRAWS, GAMMA = 24, 20, 60, 300, 0.9
 
@@ -123,5 +119,5 @@ def check_draws(spans: Span, wanted: dict[tuple[int, int], tuple[float, ...]]) -
 def test_replay_beyond_its_room_draws_the_newest_steps_and_spans_whole(tight) -> None:
     replay, ((steps, _), (spans, _)) = tight
     for i in range(FAR):
-        check_draws(lane(spans, i), spans_by_hand(i + 1, replay.lengths))
-        check_draws(lane(steps, i), spans_by_hand(i + 1, (1,)))
+        check_draws(lane_of(spans, i), spans_by_hand(i + 1, replay.lengths))
+        check_draws(lane_of(steps, i), spans_by_hand(i + 1, (1,)))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_replay import BOTH, Steps, play, played_to_the_end
 
+from helpers.trees import assert_same, lane_of
 from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
@@ -19,6 +19,7 @@ from tenuto.loop import Lane, Task
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Pairs, Replay, Screens
 from tenuto.types import Span, TimeStep
+from test_replay import BOTH, Steps, play, played_to_the_end
 
 GAMMA = 0.9
 STEPS = 60  # the ring of screens is filled three times at least
@@ -291,7 +292,7 @@ def test_lanes_side_by_side_are_each_as_if_alone() -> None:
     together = jax.tree.map(lambda *x: np.stack(x), *[(steps, shown(steps, 4)) for steps in lanes])
     found = jax.jit(jax.vmap(fill, (None, 0, 0)))(fresh(4, ALL), *together)
     for lane, alone in enumerate(each):
-        jax.tree.map(lambda a, b, lane=lane: np.testing.assert_array_equal(a[lane], b), found, alone)
+        assert_same(lane_of(found, lane), alone)
 
 
 # --- begun anew unasked ------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""Jobs whose lanes are on several maps and follow several schedules."""
+"""Jobs: which lanes they have, what their tasks are, their names, and how they are spelled in JSON."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tenuto.envs.lava import MAPS
 from tenuto.errors import UserError
-from tenuto.runs import folders
+from tenuto.runs import folders, runner
 from tenuto.runs.jobs import Job, changed, from_json, job_for
 
 SWEEP = job_for(
@@ -173,3 +174,114 @@ def test_hyperparameters_are_kept_for_each_map_and_schedule() -> None:
         rows = MAPS[key.split()[0].removeprefix("lava-")]
         assert task["env"]["kinds"] == [{"S": 0, ".": 0, "#": 1, "G": 2}[c] for c in "".join(rows)]
         assert task["plan"]["epsilon"]["end"] == (0.1 if key.endswith("fixed") else 0.0)
+
+
+def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
+    job = job_for("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
+    assert job.lanes == [
+        {"lam": -1.0, "gamma": 0.9, "seed": 7},
+        {"lam": -1.0, "gamma": 0.9, "seed": 8},
+        {"lam": -1.0, "gamma": 0.5, "seed": 7},
+        {"lam": -1.0, "gamma": 0.5, "seed": 8},
+        {"lam": 2.0, "gamma": 0.9, "seed": 7},
+        {"lam": 2.0, "gamma": 0.9, "seed": 8},
+        {"lam": 2.0, "gamma": 0.5, "seed": 7},
+        {"lam": 2.0, "gamma": 0.5, "seed": 8},
+    ]
+    tasks = job.tasks
+    assert [(task.agent.lam.lam, task.plan.gamma) for task in tasks] == [
+        (lane["lam"], lane["gamma"]) for lane in job.lanes
+    ]
+
+
+def test_values_and_sizes_reach_the_tasks():
+    job = job_for("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
+    (task,) = job.tasks
+    assert task.plan.learning_rate == 0.25
+    assert task.plan.epsilon.horizon == 3
+    assert task.agent.extension.max_length == 4
+    assert task.agent.extension.heads == 6
+    (task,) = job_for("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks
+    assert task.agent.extension.mu == 2.5
+
+
+CHANGES: dict[str, Any] = {
+    "env": "chain-11",
+    "agent": "ute-1step",
+    "setting": "text",
+    "seeds": 3,
+    "first_seed": 1,
+    "episodes": 101,
+    "lam": (2.0,),
+    "gamma": (0.9,),
+    "learning_rate": (0.1,),
+    "epsilon_horizon": (10.0,),
+    "schedule": "linear",
+    "max_length": 9,
+    "heads": 9,
+    "evaluate_every": 100,
+    "precision": "tensorfloat32",
+}
+UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
+
+
+def test_no_two_configurations_share_a_name():
+    ez = job_for("chain-10", "ez-greedy", seeds=2, episodes=100)
+    judged = dataclasses.replace(UTE, evaluate_every=100, evaluation_episodes=3)
+    made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,)), judged]
+    made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
+    elsewhere = job_for("CartPole-v1", "ute", seeds=2, steps=100)
+    made += [elsewhere, changed(elsewhere, steps=101), changed(elsewhere, env_args="{}")]
+    made += [changed(elsewhere, scale_observations=False)]
+    fields = {*CHANGES, "mu", "maps", "evaluation_episodes", "steps", "env_args", "scale_observations", "given"}
+    fields.add("synchronous")  # for Atari only: see test_atari_runs
+    assert fields == {f.name for f in dataclasses.fields(Job)}
+    assert len({job.name for job in made}) == len(made)
+
+
+def test_a_configuration_always_has_the_same_name():
+    job = dataclasses.replace(UTE, lam=(2.0, -1.0))
+    assert job.name == job_for("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
+    assert job.name.startswith("chain-10_ute_released_")
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_job_comes_back_from_json(field: str):
+    job = dataclasses.replace(UTE, **{field: CHANGES[field]})
+    again = from_json(json.loads(json.dumps(job.to_json())))
+    assert again == job
+    assert again.name == job.name
+    assert hash(again) == hash(job)
+
+
+def test_the_papers_number_of_episodes_is_the_default():
+    assert job_for("chain-10", "ddqn").episodes == 1000
+
+
+@pytest.mark.parametrize("field", ["lam", "gamma", "learning_rate", "epsilon_horizon"])
+def test_a_value_that_is_not_a_number_is_refused(field: str):
+    with pytest.raises(UserError, match=field.replace("_", "-")):
+        dataclasses.replace(UTE, **{field: (math.nan,)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"colour": "red"}, {"seeds": "three"}, {"seeds": 2.5}, {"env": 5}, {"agent": []}, {"lam": 5}, {"lam": ["x"]}],
+    ids=str,
+)
+def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
+    with pytest.raises(UserError):
+        from_json(UTE.to_json() | change)
+
+
+def test_a_chunk_divides_the_episodes_where_it_can():
+    assert runner.rounds_per_chunk(18, 1000) == 100
+    assert runner.rounds_per_chunk(18, 101) == 101
+    assert runner.rounds_per_chunk(18, 5) == 5
+    assert runner.rounds_per_chunk(5000, 7) == 1
+    assert runner.rounds_per_chunk(1, 10) == runner.rounds_per_chunk(1, 3000) == 500  # updates, not episodes
+    assert runner.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
+
+
+def test_a_value_given_twice_is_trained_once():
+    assert job_for("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)

@@ -5,28 +5,24 @@ All runs here train temporl on chain-10 in chunks of 100 episodes with two lanes
 
 import dataclasses
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import pytest
-from helpers.files import assert_same, snapshot
-from helpers.tasks import tiny_task
 
-from tenuto import recorded
+from helpers.files import snapshot
+from helpers.tasks import tiny_task
+from helpers.trees import assert_same
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
-from tenuto.runs.jobs import Job, changed, from_json, job_for
-from tenuto.runs.records import Records
-from tenuto.trainers.compiled import CompiledProgram
-from tenuto.trainers.program import STAGES, Chunk
+from tenuto.runs.jobs import job_for
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
@@ -260,165 +256,6 @@ def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
     assert_same(lone, first)
 
 
-def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
-    job = job_for("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
-    assert job.lanes == [
-        {"lam": -1.0, "gamma": 0.9, "seed": 7},
-        {"lam": -1.0, "gamma": 0.9, "seed": 8},
-        {"lam": -1.0, "gamma": 0.5, "seed": 7},
-        {"lam": -1.0, "gamma": 0.5, "seed": 8},
-        {"lam": 2.0, "gamma": 0.9, "seed": 7},
-        {"lam": 2.0, "gamma": 0.9, "seed": 8},
-        {"lam": 2.0, "gamma": 0.5, "seed": 7},
-        {"lam": 2.0, "gamma": 0.5, "seed": 8},
-    ]
-    tasks = job.tasks
-    assert [(task.agent.lam.lam, task.plan.gamma) for task in tasks] == [
-        (lane["lam"], lane["gamma"]) for lane in job.lanes
-    ]
-
-
-def test_values_and_sizes_reach_the_tasks():
-    job = job_for("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
-    (task,) = job.tasks
-    assert task.plan.learning_rate == 0.25
-    assert task.plan.epsilon.horizon == 3
-    assert task.agent.extension.max_length == 4
-    assert task.agent.extension.heads == 6
-    (task,) = job_for("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks
-    assert task.agent.extension.mu == 2.5
-
-
-CHANGES: dict[str, Any] = {
-    "env": "chain-11",
-    "agent": "ute-1step",
-    "setting": "text",
-    "seeds": 3,
-    "first_seed": 1,
-    "episodes": 101,
-    "lam": (2.0,),
-    "gamma": (0.9,),
-    "learning_rate": (0.1,),
-    "epsilon_horizon": (10.0,),
-    "schedule": "linear",
-    "max_length": 9,
-    "heads": 9,
-    "evaluate_every": 100,
-    "precision": "tensorfloat32",
-}
-UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
-
-
-def test_no_two_configurations_share_a_name():
-    ez = job_for("chain-10", "ez-greedy", seeds=2, episodes=100)
-    judged = dataclasses.replace(UTE, evaluate_every=100, evaluation_episodes=3)
-    made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,)), judged]
-    made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
-    elsewhere = job_for("CartPole-v1", "ute", seeds=2, steps=100)
-    made += [elsewhere, changed(elsewhere, steps=101), changed(elsewhere, env_args="{}")]
-    made += [changed(elsewhere, scale_observations=False)]
-    fields = {*CHANGES, "mu", "maps", "evaluation_episodes", "steps", "env_args", "scale_observations", "given"}
-    fields.add("synchronous")  # for Atari only: see test_atari_runs
-    assert fields == {f.name for f in dataclasses.fields(Job)}
-    assert len({job.name for job in made}) == len(made)
-
-
-def test_a_configuration_always_has_the_same_name():
-    job = dataclasses.replace(UTE, lam=(2.0, -1.0))
-    assert job.name == job_for("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
-    assert job.name.startswith("chain-10_ute_released_")
-
-
-@pytest.mark.parametrize("field", CHANGES)
-def test_a_job_comes_back_from_json(field: str):
-    job = dataclasses.replace(UTE, **{field: CHANGES[field]})
-    again = from_json(json.loads(json.dumps(job.to_json())))
-    assert again == job
-    assert again.name == job.name
-    assert hash(again) == hash(job)
-
-
-def test_the_papers_number_of_episodes_is_the_default():
-    assert job_for("chain-10", "ddqn").episodes == 1000
-
-
-@pytest.mark.parametrize("field", ["lam", "gamma", "learning_rate", "epsilon_horizon"])
-def test_a_value_that_is_not_a_number_is_refused(field: str):
-    with pytest.raises(UserError, match=field.replace("_", "-")):
-        dataclasses.replace(UTE, **{field: (math.nan,)})
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"colour": "red"}, {"seeds": "three"}, {"seeds": 2.5}, {"env": 5}, {"agent": []}, {"lam": 5}, {"lam": ["x"]}],
-    ids=str,
-)
-def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
-    with pytest.raises(UserError):
-        from_json(UTE.to_json() | change)
-
-
-def test_a_chunk_divides_the_episodes_where_it_can():
-    assert runner.rounds_per_chunk(18, 1000) == 100
-    assert runner.rounds_per_chunk(18, 101) == 101
-    assert runner.rounds_per_chunk(18, 5) == 5
-    assert runner.rounds_per_chunk(5000, 7) == 1
-    assert runner.rounds_per_chunk(1, 10) == runner.rounds_per_chunk(1, 3000) == 500  # updates, not episodes
-    assert runner.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
-
-
-def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
-    """Any numbers at all, also in the rows past `finished`, which nobody may read."""
-    table = (lanes, rows)
-    return Chunk(
-        finished=rng.integers(0, rows + 1, lanes).astype(np.int32),
-        episodes={
-            "returns": rng.normal(size=table).astype(np.float32),
-            "steps": rng.integers(1, 50, table).astype(np.int32),
-            "decisions": rng.integers(1, 50, table).astype(np.int32),
-            "lam": rng.normal(size=table).astype(np.float32),
-        },
-        lengths=rng.integers(0, 9, (lanes, STAGES, 3)).astype(np.int32),
-        visits=rng.integers(0, 9, (lanes, STAGES, 5)).astype(np.int32),
-        finite=rng.random(lanes) < 0.7,
-    )
-
-
-def test_records_hold_what_lists_of_rows_would_hold():
-    rng = np.random.default_rng(1)
-    lanes, clocks = 4, [10, 25, 30, 70, 71]
-    kept = Records.empty(lanes, max_length=3, places=5)
-    rows: list[list[tuple[float, ...]]] = [[] for _ in range(lanes)]
-    lost = [-1] * lanes
-    chunks = [ragged_chunk(rng, lanes, rows=6) for _ in clocks]
-    chunks[2] = chunks[2]._replace(finished=np.zeros(lanes, np.int32))
-    for chunk, t in zip(chunks, clocks, strict=True):
-        kept.add(chunk, t)
-        for i in range(lanes):
-            for k in range(chunk.finished[i]):
-                rows[i].append(tuple(chunk.episodes[name][i, k] for name in recorded.dtypes()))
-            if not chunk.finite[i] and lost[i] == -1:
-                lost[i] = t
-    most = max(map(len, rows))
-    assert len({len(r) for r in rows}) > 1
-    assert kept["count"].tolist() == [len(r) for r in rows]
-    for column, (name, blank) in enumerate({"returns": math.nan, "steps": 0, "decisions": 0, "lam": math.nan}.items()):
-        wanted = [[row[column] for row in r] + [blank] * (most - len(r)) for r in rows]
-        np.testing.assert_array_equal(kept[name], np.asarray(wanted, kept[name].dtype))
-        assert kept[name].dtype == recorded.dtypes()[name]
-    np.testing.assert_array_equal(kept["lengths"], sum(chunk.lengths for chunk in chunks))
-    np.testing.assert_array_equal(kept["visits"], sum(chunk.visits for chunk in chunks))
-    assert kept["clock"].tolist() == clocks
-    assert kept["diverged"].tolist() == lost
-    assert_same(Records(**kept.arrays()).arrays(), kept.arrays())
-
-
-def test_auc_is_the_mean_return_between_the_worst_and_the_best():
-    returns = np.asarray([[0, 10, 10, 10], [5, 0, math.nan, math.nan]], np.float32)
-    assert records.auc(returns, 0.0, 10.0).tolist() == [0.75, 0.25]
-    assert records.auc(np.asarray([[-1.0, 1.0, 1.0, 0.0]]), -1.0, 1.0).tolist() == [0.625]
-
-
 def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
     job = job_for("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
@@ -436,7 +273,3 @@ def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(t
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"other hyper-parameters.*plan\.learning_rate 0\.0006 there, 0\.0005 now"):
         folders.claim(job, folder)
-
-
-def test_a_value_given_twice_is_trained_once():
-    assert job_for("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers.files import Trap
 
+from helpers.files import Trap
+from helpers.trees import assert_same
 from tenuto.errors import UserError
 from tenuto.runs import storage
 
@@ -39,14 +40,6 @@ def damaged(tmp_path: Path) -> Path:
     path = tmp_path / "damaged.npz"
     storage.save(path, FEW, ABOUT)
     return path
-
-
-def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert list(found) == list(wanted)
-    for name, array in wanted.items():
-        assert found[name].dtype == array.dtype
-        assert found[name].shape == array.shape
-        assert found[name].tobytes() == array.tobytes(), name
 
 
 def assert_right_or_refused(path: Path) -> bool:

@@ -11,7 +11,6 @@ from scipy import stats
 pytest.importorskip("ale_py")
 
 from helpers.atari import HEADS, J, Layers, assembled, heads_by_hand, layers_by_hand
-
 from tenuto import agents, loop, nets
 from tenuto.extensions import Zeta
 from tenuto.plan import Periodic

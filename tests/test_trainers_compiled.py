@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
-from helpers.tasks import tiny_task
-from helpers.trees import assert_same
 
+from helpers.tasks import tiny_task
+from helpers.trees import assert_same, lane_of, on_host, same
 from tenuto.envs import Chain
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
@@ -37,16 +37,7 @@ def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
     records = {name: kept[name] for name in ("returns", "steps", "decisions", "lam", "count")}
     records |= {name: kept[name].sum(1) for name in ("lengths", "visits")}
     lanes, _ = program.state()
-    keys = {name: np.asarray(jax.random.key_data(getattr(lanes, name))) for name in ("step_key", "learn_key")}
-    return records, lanes._replace(**keys)
-
-
-def lane(results, i):
-    return jax.tree.map(lambda x: x[i], results)
-
-
-def differ(a, b):
-    return not all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    return records, on_host(lanes)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +47,7 @@ def runs():
     def one(case):
         agent, company = case
         seeds = COMPANY[company]
-        return lane(train([tiny_task(agent)] * len(seeds), seeds), seeds.index(SEED))
+        return lane_of(train([tiny_task(agent)] * len(seeds), seeds), seeds.index(SEED))
 
     cases = [(agent, company) for agent in AGENTS for company in COMPANY if company != "alone" or agent in ALONE]
     with ThreadPoolExecutor(2) as pool:
@@ -93,15 +84,15 @@ def test_the_same_seeds_repeat_exactly(crowd):
 
 def test_lanes_with_the_same_seed_are_twins():
     twins = train([tiny_task("ute")] * 2, (SEED, SEED))
-    assert_same(lane(twins, 0), lane(twins, 1))
+    assert_same(lane_of(twins, 0), lane_of(twins, 1))
 
 
 def test_different_seeds_give_different_streams(crowd):
     records, state = crowd
     for i in range(5):
         for j in range(i):
-            assert differ(records["visits"][i], records["visits"][j])
-            assert differ(lane(state.replay, i), lane(state.replay, j))
+            assert not same(records["visits"][i], records["visits"][j])
+            assert not same(lane_of(state.replay, i), lane_of(state.replay, j))
 
 
 @pytest.mark.parametrize("agent", ["ute", "b-dqn"])
@@ -180,10 +171,10 @@ def test_lanes_with_different_numbers_share_one_program_and_differ(changed):
     before = compiled.run._cache_size()
     both = train([with_plan(base, **changed), base], (SEED, SEED))
     assert compiled.run._cache_size() == before
-    assert_same(lane(both, 1), lane(plain, 1))
-    assert differ(lane(both[1].brain.action, 0), lane(both[1].brain.action, 1))
+    assert_same(lane_of(both, 1), lane_of(plain, 1))
+    assert not same(lane_of(both[1].brain.action, 0), lane_of(both[1].brain.action, 1))
     if "epsilon" in changed:
-        assert differ(lane(both[0]["visits"], 0), lane(both[0]["visits"], 1))
+        assert not same(lane_of(both[0]["visits"], 0), lane_of(both[0]["visits"], 1))
 
 
 def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only():
@@ -196,8 +187,8 @@ def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only(
     assert (swept[0]["lam"][2:] == 2.0).all()
     assert (swept[0]["lam"][:2] == -2.0).all()
     for seed in (0, 1):
-        assert_same(lane(swept, 2 + seed), lane(single, seed))
-        assert differ(lane(swept[0], seed), lane(single[0], seed))
+        assert_same(lane_of(swept, 2 + seed), lane_of(single, seed))
+        assert not same(lane_of(swept[0], seed), lane_of(single[0], seed))
 
 
 def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_three():
@@ -208,6 +199,6 @@ def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_thr
         program = CompiledProgram(tasks[:lanes], range(lanes))
         program.begin()
         program.advance(1)
-        networks[lanes] = lane(program.networks(), 0)
+        networks[lanes] = lane_of(program.networks(), 0)
     assert_same(networks[1], networks[4])
     assert_same(networks[2], networks[4])

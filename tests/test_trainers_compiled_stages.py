@@ -1,4 +1,4 @@
-"""Stages of training, lanes that rest while others go on, and the records of lanes that end at different times."""
+"""Stages of training, and lanes that rest while others go on."""
 
 import math
 from itertools import pairwise
@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tenuto import loop, recorded
+from helpers.trees import assert_same, lane_of, on_host, same
+from tenuto import loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
@@ -21,10 +22,9 @@ from tenuto.envs import Lava
 from tenuto.extensions import Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
-from tenuto.runs.records import Records, auc
+from tenuto.runs.records import Records
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.trainers.compiled import CompiledProgram
-from tenuto.trainers.program import STAGES, Chunk, Running, summarise
+from tenuto.trainers.compiled import STAGES, Running, summarise
 from tenuto.types import Event
 
 # Streams of events, summed up in chunks.
@@ -229,9 +229,7 @@ def live(tasks: tuple[Task, ...], rounds: int, chunks: int | None = None) -> Lif
         kept.add(program.advance(rounds), program.t)
         counts.append(kept["count"])
         networks.append(program.networks())
-    lanes, running = program.state()
-    keys = {name: np.asarray(jax.random.key_data(getattr(lanes, name))) for name in ("step_key", "learn_key")}
-    return Life(kept, counts, networks, (lanes._replace(**keys), running))
+    return Life(kept, counts, networks, on_host(program.state()))
 
 
 @pytest.fixture(scope="module")
@@ -244,16 +242,6 @@ def crowd() -> Life:
 def alone(crowd: Life) -> list[Life]:
     """The lanes by themselves for as many steps, in chunks of a single one."""
     return [live((task,), 1, chunks=ROUNDS * (len(crowd.counts) - 1)) for task in TASKS]
-
-
-def lane(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda x: x[i], tree)
-
-
-def same(a: Any, b: Any) -> bool:
-    """To the last bit."""
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
 
 
 def done(life: Life, i: int) -> int:
@@ -275,17 +263,17 @@ def test_a_lane_learns_in_every_chunk_until_its_last_episode(crowd: Life) -> Non
     assert (done(crowd, 0) - 1) * ROUNDS < 2 * EARLY < LATE <= done(crowd, 1) * ROUNDS
     for i in range(3):
         for before, after in pairwise(crowd.networks[: done(crowd, i) + 1]):
-            assert not same(lane(before.action, i), lane(after.action, i))
-            assert not same(lane(before.extension, i), lane(after.extension, i))
+            assert not same(lane_of(before.action, i), lane_of(after.action, i))
+            assert not same(lane_of(before.extension, i), lane_of(after.extension, i))
 
 
 def test_a_lane_rests_after_its_last_episode_while_others_go_on(crowd: Life) -> None:
     first = done(crowd, 0)
     assert first + 2 < len(crowd.networks)
     for after in crowd.networks[first + 1 :]:
-        assert same(lane(after, 0), lane(crowd.networks[first], 0))
+        assert same(lane_of(after, 0), lane_of(crowd.networks[first], 0))
     for before, after in pairwise(crowd.networks[first : done(crowd, 1) + 1]):
-        assert not same(lane(before, 1), lane(after, 1))
+        assert not same(lane_of(before, 1), lane_of(after, 1))
 
 
 @pytest.mark.parametrize("i", [0, 1, 2])
@@ -341,14 +329,14 @@ def test_a_lane_among_other_maps_and_schedules_is_the_one_trained_alone(crowd: L
     for name in ("lengths", "visits"):
         np.testing.assert_array_equal(crowd.records[name][i], one.records[name][0], err_msg=name)
     for together, by_itself in zip(crowd.networks, one.networks[::ROUNDS], strict=True):
-        assert same(lane(together, i), lane(by_itself, 0))
-    jax.tree.map(np.testing.assert_array_equal, lane(crowd.state, i), lane(one.state, 0))
+        assert same(lane_of(together, i), lane_of(by_itself, 0))
+    assert_same(lane_of(crowd.state, i), lane_of(one.state, 0))
 
 
 def test_maps_and_schedules_set_lanes_of_one_seed_apart(crowd: Life) -> None:
     for i, j in ((0, 1), (1, 2), (0, 2)):
-        assert same(lane(crowd.networks[0], i), lane(crowd.networks[0], j))
-        assert not same(lane(crowd.networks[-1].action, i), lane(crowd.networks[-1].action, j))
+        assert same(lane_of(crowd.networks[0], i), lane_of(crowd.networks[0], j))
+        assert not same(lane_of(crowd.networks[-1].action, i), lane_of(crowd.networks[-1].action, j))
         assert not np.array_equal(crowd.records["visits"][i], crowd.records["visits"][j])
 
 
@@ -357,91 +345,3 @@ def test_a_schedule_alone_sets_lanes_of_one_seed_apart() -> None:
     life = live(tuple(small(LONG, LATE, epsilon) for epsilon in made), ROUNDS, chunks=6)
     for i, j in ((0, 1), (1, 2), (0, 2)):
         assert not np.array_equal(life.records["returns"][i, :9], life.records["returns"][j, :9])
-
-
-# Records.
-
-
-def chunk_of(rows: list[list[float]], width: int = 6) -> Chunk:
-    """A chunk whose lanes finished episodes with these returns; rows past them hold what nobody may read."""
-    lanes = len(rows)
-    table = np.full((lanes, width), -99.0, np.float32)
-    for i, row in enumerate(rows):
-        table[i, : len(row)] = row
-    return Chunk(
-        finished=np.asarray([len(row) for row in rows], np.int32),
-        episodes={
-            "returns": table,
-            "steps": (table * 2).astype(np.int32),
-            "decisions": (table * 3).astype(np.int32),
-            "lam": table * 4,
-        },
-        lengths=np.arange(lanes * STAGES * 2, dtype=np.int32).reshape(lanes, STAGES, 2),
-        visits=np.arange(lanes * STAGES * 3, dtype=np.int32).reshape(lanes, STAGES, 3),
-        finite=np.ones(lanes, bool),
-    )
-
-
-@pytest.fixture
-def ragged() -> Records:
-    """Three lanes with 5, 2 and 0 episodes, from three chunks."""
-    kept = Records.empty(3, max_length=2, places=3)
-    for t, rows in ((10, [[1, 2], [10], []]), (20, [[], [], []]), (30, [[3, 4, 5], [11], []])):
-        kept.add(chunk_of(rows), t)
-    return kept
-
-
-def test_ragged_chunks_are_kept_side_by_side(ragged: Records) -> None:
-    nan = math.nan
-    assert ragged["count"].tolist() == [5, 2, 0]
-    wanted = np.asarray([[1, 2, 3, 4, 5], [10, 11, nan, nan, nan], [nan] * 5])
-    np.testing.assert_array_equal(ragged["returns"], wanted)
-    np.testing.assert_array_equal(ragged["lam"], wanted * 4)
-    np.testing.assert_array_equal(ragged["steps"], np.nan_to_num(wanted * 2))
-    np.testing.assert_array_equal(ragged["decisions"], np.nan_to_num(wanted * 3))
-    assert {name: ragged[name].dtype for name in recorded.dtypes()} == recorded.dtypes()
-    assert ragged["clock"].tolist() == [10, 20, 30]
-
-
-def test_counts_per_stage_add_up_over_chunks(ragged: Records) -> None:
-    np.testing.assert_array_equal(ragged["lengths"].ravel(), 3 * np.arange(3 * 50 * 2))
-    np.testing.assert_array_equal(ragged["visits"].ravel(), 3 * np.arange(3 * 50 * 3))
-
-
-@pytest.mark.parametrize("name", ["returns", "steps"])
-def test_recent_episodes_are_each_lanes_own_last(ragged: Records, name: str) -> None:
-    nan, factor = math.nan, {"returns": 1, "steps": 2}[name]
-    for num, wanted in (
-        (1, [[5], [11], [nan]]),
-        (2, [[4, 5], [10, 11], [nan, nan]]),
-        (4, [[2, 3, 4, 5], [nan, nan, 10, 11], [nan] * 4]),
-        (7, [[nan, nan, 1, 2, 3, 4, 5], [nan] * 5 + [10, 11], [nan] * 7]),
-    ):
-        np.testing.assert_array_equal(ragged.recent(name, num), np.asarray(wanted) * factor)
-
-
-def test_nothing_is_recent_before_the_first_episode() -> None:
-    recent = Records.empty(2, max_length=1, places=1).recent("returns", 3)
-    np.testing.assert_array_equal(recent, np.full((2, 3), math.nan))
-
-
-def test_records_come_back_from_their_arrays(ragged: Records) -> None:
-    again = Records(**ragged.arrays())
-    again.add(chunk_of([[6], [], [7, 8]]), 40)
-    ragged.add(chunk_of([[6], [], [7, 8]]), 40)
-    assert again["count"].tolist() == [6, 2, 2]
-    assert again["returns"][2, :2].tolist() == [7, 8]
-    for name, array in ragged.arrays().items():
-        np.testing.assert_array_equal(again[name], array, err_msg=name)
-
-
-def test_the_score_by_hand() -> None:
-    returns = np.asarray([[1, -1, 0, 0], [1, 1, 1, 1], [-1, -1, -1, -1], [0, 1, 0, 1]], np.float32)
-    assert auc(returns, -1.0, 1.0).tolist() == [0.5, 1.0, 0.0, 0.75]
-    assert auc(np.asarray([[0, 10, 10, 10], [0, 0, 5, 5]], np.float32), 0.0, 10.0).tolist() == [0.75, 0.25]
-
-
-def test_the_score_ignores_what_is_past_a_lanes_end() -> None:
-    returns = np.asarray([[1, 1, 1, -1], [1, -1, math.nan, math.nan], [1, math.nan, math.nan, math.nan]], np.float32)
-    assert auc(returns, -1.0, 1.0).tolist() == [0.75, 0.5, 1.0]
-    assert auc(returns, 0.0, 10.0).tolist() == [0.05, 0.0, 0.1]

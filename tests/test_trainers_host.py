@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
 from helpers.host_runs import (
     LIMIT,
     SEEDS,
@@ -25,16 +26,13 @@ from helpers.host_runs import (
     begun,
     held_so_far,
     job_of,
-    lane_of,
     limited,
     outcome,
-    plain,
     several,
     trained_program,
 )
 from helpers.tasks import tiny_task
-from helpers.trees import assert_same
-
+from helpers.trees import assert_close, assert_same, lane_of
 from tenuto.envs import Chain
 from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import TRAINING, Separate, Together, Trouble, episode_seed
@@ -122,9 +120,9 @@ def assert_same_records(chunks: list[tuple[Chunk, Chunk]]) -> None:
 
 def assert_same_lanes(ours: Lane, theirs: Lane) -> None:
     """All but what networks learned is the same to the last bit."""
-    ours, theirs = (plain(lane)._replace(env=None) for lane in (ours, theirs))
+    ours, theirs = (lane._replace(env=None) for lane in (ours, theirs))
     assert_same(ours._replace(brain=None), theirs._replace(brain=None))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), ours.brain, theirs.brain)
+    assert_close(ours.brain, theirs.brain, rtol=1e-4, atol=1e-4)
 
 
 def test_the_plain_chain_reads_as_the_compiled_one_does():
@@ -187,7 +185,7 @@ class Row(NamedTuple):
 
     obs: np.ndarray
     reward: np.float32
-    ending: int
+    ending: np.uint8
     next_obs: np.ndarray
 
 
@@ -200,7 +198,7 @@ def lived(seed: int, choices: np.ndarray, make: Callable[[], Any] = limited) -> 
     for choice in choices:
         after, reward, terminated, truncated, _ = env.step(np.int64(choice + 1))
         ending = TERMINATED if terminated else TRUNCATED if truncated else RUNNING
-        rows.append(Row(obs, np.float32(reward), ending, after))
+        rows.append(Row(obs, np.float32(reward), np.uint8(ending), after))
         obs = after
         if ending != RUNNING:
             obs, _ = env.reset(seed=episode_seed(seed, TRAINING, next(episode)))
@@ -269,7 +267,7 @@ def test_a_lane_alone_is_the_same_bit_for_bit_in_any_company(trained: Trained, s
     state = program.state()
     mine, other = seeds.index(6), SEEDS.index(6)
     theirs = trained.program.state()
-    assert_same(lane_of((plain(state[0]), state[1]), mine), lane_of((plain(theirs[0]), theirs[1]), other))
+    assert_same(lane_of(state, mine), lane_of(theirs, other))
     assert_same(lane_of(chunk, mine), lane_of(trained.chunk, other))
     assert_same(lane_of(program.networks(), mine), lane_of(trained.program.networks(), other))
 
@@ -278,7 +276,7 @@ def test_chunks_of_any_size_make_the_same_lanes(trained: Trained):
     program, _ = begun()
     finished = sum(program.advance(rounds).finished for rounds in (40, 40, 40))
     assert_same(finished, trained.chunk.finished)
-    assert_same(plain(program.state()[0]), plain(trained.program.state()[0]))
+    assert_same(program.state()[0], trained.program.state()[0])
 
 
 def test_each_lane_has_an_environment_of_its_own_with_seeds_of_its_own(trained: Trained):

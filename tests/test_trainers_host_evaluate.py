@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+
 from helpers.host_runs import (
     SEEDS,
     TASK,
@@ -20,24 +21,21 @@ from helpers.host_runs import (
     Walk,
     begun,
     job_of,
-    lane_of,
     limited,
-    plain,
     several,
     trained_program,
 )
 from helpers.tasks import tiny_task
-from helpers.trees import assert_same
-
+from helpers.trees import assert_same, lane_of, on_host
 from tenuto import loop
 from tenuto.agents import Agent
+from tenuto.envs.gym import make as making
 from tenuto.envs.gym import vector
 from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate, Together, episode_seed
 from tenuto.extensions import Joint
-from tenuto.runs import runner, storage
+from tenuto.runs import runner
 from tenuto.trainers import host
-from tenuto.trainers.program import EVALUATION_FOLD, EnvError, Evaluation
 from tenuto.types import Option
 
 
@@ -151,10 +149,10 @@ def test_continuous_actions_are_held_recorded_and_judged_likewise():
 def test_evaluations_have_the_same_starts_each_time_and_change_nothing():
     program, envs = begun()
     program.advance(8)
-    before = plain(program.state()[0])
+    before = on_host(program.state()[0])
     first, second = program.evaluate(3), program.evaluate(3)
     assert_same(first, second)
-    assert_same(before, plain(program.state()[0]))
+    assert_same(before, on_host(program.state()[0]))
     for seed, env in zip(SEEDS, envs[JUDGING], strict=True):
         wanted = [episode_seed(seed, JUDGING, episode) for episode in range(3)]
         seeds = env.unwrapped.seeds
@@ -204,9 +202,14 @@ UNLIMITED: dict[str, tuple[Any, bool]] = {
 }
 
 
+def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (making, vector):
+        monkeypatch.setattr(module, "LONGEST_EPISODE", 25)
+
+
 def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypatch: pytest.MonkeyPatch):
     """Its episodes cannot be cut from outside."""
-    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
+    short_evaluations(monkeypatch)
     program = endless_program(several(Endless, AutoresetMode.SAME_STEP), vector=True)
     with pytest.raises(EnvError, match="give the vector environment a time limit"):
         program.evaluate(2)
@@ -214,13 +217,13 @@ def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypa
 
 @pytest.mark.parametrize("which", UNLIMITED)
 def test_an_environment_without_time_limit_is_cut_when_judged(which: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
+    short_evaluations(monkeypatch)
     judged = endless_program(*UNLIMITED[which]).evaluate(2)
     assert judged.steps.tolist() == [[25] * 2] * 3
 
 
 def test_an_environment_without_time_limit_is_not_cut_in_training(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
+    short_evaluations(monkeypatch)
     program = endless_program(Endless)
     program.advance(20)
     assert program.state()[0].replay.ending.sum() == 0
@@ -239,6 +242,6 @@ def test_a_vector_environment_begins_with_other_seeds_whenever_it_is_restored():
 def test_a_state_that_was_taken_is_not_changed_by_training_on():
     program, _ = begun()
     before = program.state()
-    kept = jax.tree.map(np.array, storage.leaves_of(before))
+    kept = on_host(before)
     program.advance(4)
-    assert_same(storage.leaves_of(before), kept)
+    assert_same(before, kept)

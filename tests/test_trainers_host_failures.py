@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
+
 from helpers.host_runs import LIMIT, SEEDS, STEPS, WALK, Walk, clock_of, job_of, limited, outcome, stopped_at, whole_run
 from helpers.trees import assert_same
-
 from tenuto.envs.gym.make import open_crowd
 from tenuto.envs.gym.vector import JUDGING, TRAINING, episode_seed
 from tenuto.errors import UserError

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
+
+import tenuto
 from helpers.host_runs import (
     AGENT,
     LIMIT,
@@ -27,20 +29,16 @@ from helpers.host_runs import (
     clock_of,
     held_so_far,
     job_of,
-    lane_of,
     limited,
     opened,
     outcome,
-    plain,
     several,
     stopped_at,
     stopping_at,
     trained_program,
     whole_run,
 )
-from helpers.trees import assert_same
-
-import tenuto
+from helpers.trees import assert_same, lane_of, on_host
 from tenuto import loop
 from tenuto.envs.gym import vector
 from tenuto.envs.gym.spaces import Interface
@@ -181,7 +179,7 @@ def test_a_lane_whose_environment_does_not_come_back_begins_its_episode_anew_and
     kept = Records.empty(3, second.max_length, second.places)
     while second.t < STEPS:
         kept.add(second.advance(1), second.t)
-    state, reference = plain(second.state()[0]), plain(trained.program.state()[0])
+    state, reference = on_host(second.state()[0]), on_host(trained.program.state()[0])
     for lane in (0, 2):
         assert_same(lane_of(state, lane), lane_of(reference, lane))
     replay = lane_of(state.replay, 1)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from helpers.trees import assert_same
 from tenuto.envs.gym.vector import Seen, Trouble
 from tenuto.runs.jobs import job_for
 from tenuto.trainers import buffers, host, host_step
@@ -21,13 +22,6 @@ from tenuto.trainers.program import EnvError
 
 LANES = 3
 few = settings(max_examples=25, deadline=None)  # each compiles
-
-
-def same(a: Any, b: Any) -> None:
-    assert jax.tree.structure(a) == jax.tree.structure(b)
-    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        assert (x.dtype, x.shape) == (y.dtype, y.shape)
-        np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
 @st.composite
@@ -44,11 +38,11 @@ def trees(draw: st.DrawFn) -> dict[str, np.ndarray]:
 def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarray]):
     whole = jax.tree.map(jnp.asarray, tree)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(buffers, "SMALL_LEAF", 8)
-        layout = buffers.Layout.of(whole)
-        leaves = layout.pack(whole)
-        same(layout.unpack(leaves), whole)
-        for i, (leaf, small) in enumerate(zip(whole.values(), layout.small(), strict=True)):
+        patch.setattr(buffers, "SMALL", 8)
+        form = buffers.Form.of(whole)
+        leaves = form.apart(whole)
+        assert_same(form.together(leaves), whole)
+        for i, (leaf, small) in enumerate(zip(whole.values(), form.small(), strict=True)):
             assert small == (leaf.size // LANES <= 8 and leaf.dtype in (jnp.float32, jnp.int32, jnp.bool_))
             if not small:
                 assert leaves[layout.index(i)] is leaf, "what is large is not copied"
@@ -59,13 +53,13 @@ def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarr
 @given(trees())
 def test_the_device_reads_from_the_buffer_what_was_written(first: dict[str, np.ndarray]):
     """Each time anew, in the same memory."""
-    buffer, layout = buffers.HostBuffer(), buffers.Layout.of(first)
-    read = jax.jit(lambda seen: buffers.read_buffer(seen, LANES, layout))
-    found = buffer.write(first)
-    same(read(found), jax.tree.map(jnp.asarray, first))
+    desk, form = buffers.Desk(), buffers.Form.of(first)
+    read = jax.jit(lambda seen: buffers.from_desk(seen, LANES, form))
+    found = desk.write(first)
+    assert_same(read(found), jax.tree.map(jnp.asarray, first))
     other = jax.tree.map(lambda x: np.roll(x, 1, axis=0), first)
-    assert buffer.write(other).unsafe_buffer_pointer() == found.unsafe_buffer_pointer()
-    same(read(found), jax.tree.map(jnp.asarray, other))
+    assert desk.write(other).unsafe_buffer_pointer() == found.unsafe_buffer_pointer()
+    assert_same(read(found), jax.tree.map(jnp.asarray, other))
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -165,4 +159,4 @@ def test_a_run_may_be_stopped_at_any_time_and_is_the_same(monkeypatch: pytest.Mo
         learned.append(jax.device_get(program.networks()))
         program.close()
     for other in learned[1:]:
-        same(other, learned[0])
+        assert_same(other, learned[0])

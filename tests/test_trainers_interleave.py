@@ -22,12 +22,10 @@ from helpers.atari import (
     Watched,
     action_values,
     brain_by_name,
-    numbers_of,
     q_values,
     tiny,
 )
-from helpers.trees import assert_same, both_leaves
-
+from helpers.trees import assert_close, assert_same, lane_of, on_host, same
 from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
@@ -40,16 +38,6 @@ from tenuto.schedules import fixed
 from tenuto.trainers import buffers, host, host_step, interleave
 from tenuto.trainers.program import Chunk
 from tenuto.types import TimeStep
-
-
-def lane_of(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda x: x[i], tree)
-
-
-def on_host(tree: Any) -> Any:
-    """With NumPy's arrays, of which no program is compiled to take a lane; keys stay what they are."""
-    return jax.tree.map(lambda x: x if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x), tree)
-
 
 # --- the loop, lane by lane --------------------------------------------------------------------------------------
 
@@ -137,16 +125,15 @@ def test_with_overlap_steps_are_chosen_before_the_parts_of_an_update(overlap: bo
     program.begin()
     program.advance(2)
     program.advance(STEPS // 4 - 2)
-    found = on_host(program.state()[0])
+    found = program.state()[0]
     program.close()
     assert program.t == STEPS
     told_apart = 0
     for i, (mine, other) in enumerate(zip(slow[overlap], slow[not overlap], strict=True)):
         lane = lane_of(found, i)
         assert_same(path(lane), path(mine))
-        told_apart += any((a != b).any() for a, b in zip(path(lane), path(other), strict=True))
-        for a, b in both_leaves(lane.brain.action, mine.brain.action):
-            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+        told_apart += not same(path(lane), path(other))
+        assert_close(lane.brain.action, mine.brain.action, rtol=1e-3, atol=1e-3)
     assert told_apart == 3
 
 
@@ -184,7 +171,7 @@ class Moment(NamedTuple):
 def moment(program: Any, chunk: Chunk | None, notes: Sequence[str] = ()) -> Moment:
     lanes, running = program.state()
     clocks = [group.t for group in getattr(program, "_groups", [program])]
-    state = numbers_of(lanes), jax.tree.map(np.asarray, running)
+    state = on_host((lanes, running))
     return Moment(program.t, clocks, chunk, state, program.networks(), list(notes))
 
 
@@ -314,12 +301,12 @@ def test_no_span_goes_on_from_the_game_before_a_restore(one_and_two: tuple[Told,
 def test_lanes_together_choose_as_each_would_alone(one_and_two: tuple[Told, Told]):
     """Actions and lengths are the same, and values as near as float32 can be."""
     program = one_and_two[0].program
-    lanes, t = on_host(program.state()[0]), jnp.int32(program.t)
+    lanes, t = program.state()[0], jnp.int32(program.t)
     greedy = [dataclasses.replace(x, plan=dataclasses.replace(x.plan, epsilon=fixed(0.0))) for x in TASKS]
     tasks = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *greedy)
     idle = lanes._replace(option=jax.tree.map(np.zeros_like, lanes.option))
     drawn = jax.jit(jax.vmap(loop.draw, (0, 0, None)))(tasks, lanes.step_key, t)
-    together = on_host(host_step.choose(tasks, idle, t, drawn._replace(env=(), reset=())))
+    together = host_step.choose(tasks, idle, t, drawn._replace(env=(), reset=()))
     assert together.decided.all()
     for i in range(6):
         task, lane = lane_of(tasks, i), lane_of(idle, i)

@@ -13,6 +13,7 @@ from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS
 from tenuto.experiments import reproduce as work
+from tenuto.experiments.captions import caption
 from tenuto.report import tables
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import Job
@@ -49,7 +50,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     )
     for (table, setting), group in tables.grouped(made).items():
         title = f"{experiment.titles[table]}, setting {setting}"
-        console.print(tables.rich_table(group, title, experiment.rank, experiment.about), "")
+        console.print(tables.rich_table(group, title, caption(group), experiment.rank), "")
     for line in (*experiment.preface(made), *work.diverged(todo, folder)):
         say(line)
     if flags.quick:

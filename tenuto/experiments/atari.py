@@ -268,5 +268,4 @@ EXPERIMENT = Experiment(
     at_a_time=3,  # each holds its lanes' frames
     rank=rank,
     preface=preface,
-    notes=published.NOTES,
 )

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tenuto.errors import UserError
-from tenuto.experiments import published
-from tenuto.experiments.published import Note
 from tenuto.report.cells import Cell
 from tenuto.runs.jobs import Job
 from tenuto.settings.family import Budget
@@ -74,15 +72,3 @@ class Experiment(NamedTuple):
     at_a_time: int = 6  # jobs on one GPU: while some compile, others run
     rank: Callable[[str], Any] = lambda name: 0  # by which rows and columns are ordered
     preface: Callable[[Sequence[Cell]], list[str]] = lambda cells: []  # what a reader of the tables must know
-    notes: Sequence[Note] = published.NOTES
-
-    def about(self, cells: Sequence[Cell]) -> tuple[str, Sequence[str]]:
-        """What is to be known of the published values among these cells of a table."""
-        table, setting = cells[0].table, cells[0].setting
-        named = {name for cell in cells for name in (cell.row, cell.column.split(" ")[0])}
-        remarks = [
-            note.text
-            for note in self.notes
-            if table.startswith(note.tables) and note.name in named and note.setting in (None, setting)
-        ]
-        return f"; as a mean of {published.runs(table)} runs it has noise of its own", remarks

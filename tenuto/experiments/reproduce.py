@@ -12,6 +12,7 @@ import numpy as np
 import tenuto
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
+from tenuto.experiments.captions import caption
 from tenuto.experiments.experiment import Entry, Experiment
 from tenuto.experiments.measures import MEASURES
 from tenuto.report import cells, figures, tables
@@ -190,7 +191,7 @@ def write_report(
     text += [f"**{warning}**", ""] if warning else []
     text += [part for line in experiment.preface(everything) for part in (line, "")]
     for (table, setting), group in tables.grouped(everything).items():
-        text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`", experiment.rank, experiment.about))
+        text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`", caption(group), experiment.rank))
     text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]
     storage.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}

@@ -14,16 +14,8 @@ MARK = {True: "✓", False: "✗", None: ""}
 Rank = Callable[[str], Any]  # by which the names of rows and columns are ordered
 
 
-# What is to be known of the published values among some cells: their noise, and remarks on single rows and columns.
-About = Callable[[Sequence[Cell]], tuple[str, Sequence[str]]]
-
-
 def as_they_come(name: str) -> int:
     return 0
-
-
-def nothing(cells: Sequence[Cell]) -> tuple[str, Sequence[str]]:
-    return "", ()
 
 
 def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
@@ -34,9 +26,9 @@ def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
     return groups
 
 
-def rich_table(cells: Sequence[Cell], title: str, rank: Rank = as_they_come, about: About = nothing) -> Table:
+def rich_table(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> Table:
     """One table: each cell ours with its interval, the published value, and a mark where that lies inside."""
-    table = Table(title=title, title_justify="left", caption=caption(cells, about), caption_justify="left")
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     rows, columns, grid = _layout(cells, rank)
     if len(columns) > WIDE:  # a terminal is high rather than wide
         rows, columns, grid = columns, rows, {(c, r): cell for (r, c), cell in grid.items()}
@@ -49,27 +41,14 @@ def rich_table(cells: Sequence[Cell], title: str, rank: Rank = as_they_come, abo
     return table
 
 
-def markdown(cells: Sequence[Cell], title: str, rank: Rank = as_they_come, about: About = nothing) -> str:
+def markdown(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> str:
     rows, columns, grid = _layout(cells, rank)
-    lines = [f"### {title}", "", caption(cells, about), "", f"| | {' | '.join(columns)} |"]
+    lines = [f"### {title}", "", caption, "", f"| | {' | '.join(columns)} |"]
     lines.append("|---|" + "---:|" * len(columns))
     digits = stats.digits([cell.mean for cell in cells])
     for row in rows:
         lines.append(f"| {row} | " + " | ".join(_plain_cell(grid.get((row, c)), digits) for c in columns) + " |")
     return "\n".join(lines) + "\n"
-
-
-def caption(cells: Sequence[Cell], about: About = nothing) -> str:
-    """What the numbers are, and what `about` says of the published ones."""
-    seeds = sorted({cell.seeds for cell in cells})
-    text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
-    if any(cell.published is not None for cell in cells):
-        noise, remarks = about(cells)
-        text += f" (published value, ✓ where it lies in our interval, ✗ where it does not{noise}"
-        spread = any(cell.published_sd is not None for cell in cells)
-        text += "; ± is its standard deviation)." if spread else ")."
-        text += "".join(f" {remark}" for remark in remarks)
-    return text
 
 
 def _layout(cells: Sequence[Cell], rank: Rank) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:

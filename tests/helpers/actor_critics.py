@@ -10,6 +10,8 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
+from helpers.numpy_nets import mlp, option_net, relu
+from helpers.trees import in_float64, lanes_of
 from tenuto import loop
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv
@@ -169,27 +171,9 @@ def ends_of(span: Span) -> tuple[int, int]:
 # --- NumPy twins -----------------------------------------------------------------------------------------------
 
 
-def wide(tree: Any) -> Any:
-    """The same numbers in float64, for NumPy."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
-
-
-def rows_of(tree: Any) -> list[Any]:
-    """A stacked tree, one by one."""
-    number = len(jax.tree.leaves(tree)[0])
-    return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], tree) for i in range(number)]
-
-
-def mlp(net: Any, *inputs: np.ndarray) -> np.ndarray:
-    x = np.concatenate(inputs)
-    for layer in net.layers[:-1]:
-        x = np.maximum(layer.weight @ x + layer.bias, 0)
-    return net.layers[-1].weight @ x + net.layers[-1].bias
-
-
 def opinions(critic: Any, x: np.ndarray, code: np.ndarray) -> np.ndarray:
     """What each critic says; a code is an action in half-widths from the middle."""
-    return np.array([mlp(member, x, code)[0] for member in rows_of(critic.members)])
+    return np.array([mlp(member, x, code)[0] for member in lanes_of(critic.members)])
 
 
 def code_of(action: np.ndarray) -> np.ndarray:
@@ -206,19 +190,14 @@ def target_value(target: Any, x: np.ndarray, noise: float | np.ndarray = 0.0) ->
 def option_values(net: Any, x: np.ndarray, code: np.ndarray) -> np.ndarray:
     """(heads, J): one head where the network is TempoRL's."""
     if isinstance(net, SharedTrunk):
-        hidden = np.maximum(mlp(net.trunk, x, code), 0)
-        return np.array([mlp(head, hidden) for head in rows_of(net.heads.members)])
-    x, code = np.maximum(mlp(net.trunk, x), 0), np.maximum(mlp(net.embedding, code), 0)
-    return mlp(net.head, x, code)[None]
+        hidden = relu(mlp(net.trunk, x, code))
+        return np.array([mlp(head, hidden) for head in lanes_of(net.heads.members)])
+    return option_net(net, x, code)[None]
 
 
 def best_length(net: Any, x: np.ndarray, code: np.ndarray, lam: float) -> int:
     values = option_values(net, x, code)
     return 1 + int(np.argmax(values.mean(0) + lam * values.std(0)))
-
-
-def same(a: Any, b: Any) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
 
 
 # --- a lesson from a single span -------------------------------------------------------------------------------
@@ -255,9 +234,9 @@ KEYS = keys_of(5, 150)
 
 def check_critic_goals(lane: Lane, taught: Taught, value: Callable[[Any, np.ndarray], float] = target_value) -> set:
     """Each span's goal is the hand-made one; which spans there were."""
-    critic, target = wide(lane.brain.action.critic), wide(lane.brain.target)
+    critic, target = in_float64(lane.brain.action.critic), in_float64(lane.brain.target)
     seen = set()
-    for span, counted, slope in rows_of(taught):
+    for span, counted, slope in lanes_of(taught):
         if not counted:
             assert not slope.any(), "a span that does not count teaches nothing"
             continue

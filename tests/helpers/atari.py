@@ -18,12 +18,6 @@ from tenuto.settings import atari
 SIDE, J, HEADS, HIDDEN = 36, 4, 3, (16,)  # the least side that the convolutions of the paper fit on
 
 
-def numbers_of(lanes: Lane) -> Lane:
-    """Lanes with keys as numbers."""
-    keys = {name: jax.random.key_data(getattr(lanes, name)) for name in ("step_key", "learn_key")}
-    return jax.tree.map(np.asarray, lanes._replace(**keys))
-
-
 class Watched(Emulators):
     """Emulators, with all that ale-py said of them."""
 

@@ -3,15 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-
-def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> None:
-    assert list(found) == list(wanted)
-    for name, array in wanted.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array, err_msg=name)
-
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}

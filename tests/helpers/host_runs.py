@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -14,9 +13,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
 
 from helpers.tasks import tiny_task
+from helpers.trees import on_host
 from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate
-from tenuto.loop import Lane
 from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
 from tenuto.runs.jobs import Given, Job, job_for
@@ -50,7 +49,7 @@ class Walk(gymnasium.Env[Any, Any]):
         return self.see(), self.place**2 / 3, abs(self.place) > 0.8, False, {}
 
     def gust(self) -> float:
-        return self.wind * self.np_random.uniform(-1, 1)
+        return self.wind * self.np_random.uniform(-1, 1) + 0.0  # and no -0.0
 
     def see(self) -> np.ndarray:
         return np.array([self.place, self.time / 10], np.float32)
@@ -116,17 +115,7 @@ def trained_program() -> Trained:
     """All steps, in one chunk."""
     program, envs = begun()
     chunk = program.advance(STEPS // 2)
-    return Trained(program, envs, chunk, lane_of(program.state()[0].replay, slice(None)))
-
-
-def plain(lane: Lane) -> Lane:
-    """A lane, or some, with keys as numbers."""
-    keys = {name: np.asarray(jax.random.key_data(getattr(lane, name))) for name in ("step_key", "learn_key")}
-    return lane._replace(**keys)
-
-
-def lane_of(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda x: np.asarray(x)[i], tree)
+    return Trained(program, envs, chunk, on_host(program.state()[0].replay))
 
 
 def held_so_far(replay: Replay) -> np.ndarray:

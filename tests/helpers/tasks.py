@@ -35,3 +35,9 @@ def tiny_task(agent: str, length: int = 5, env: AbstractEnv | None = None, **pla
         "learning_rate": 1e-2,
     }
     return Task(dataclasses.replace(whole, **parts), env, Plan(**(defaults | plan)))
+
+
+DISCRETE = (
+    *("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn"),
+    *("ute-1step", "ute", "ute-adaptive", "full-ensemble", "joint-options", "random"),
+)

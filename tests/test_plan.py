@@ -1,0 +1,33 @@
+"""Target networks."""
+
+import jax.numpy as jnp
+
+from tenuto.plan import Periodic, Polyak
+
+# --- target networks -------------------------------------------------------------------------------------------
+
+
+def copies(target: Periodic, every: int, last: int) -> list[int]:
+    """The updates, `every` steps apart, at which the online network is copied."""
+    online, old = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
+    return [t for t in range(every, last + 1, every) if target.track(online, old, jnp.int32(t), every)["w"].all()]
+
+
+def test_periodic_target_is_copied_when_a_multiple_of_the_period_was_passed_since_the_last_update() -> None:
+    assert copies(Periodic(10), every=1, last=35) == [10, 20, 30]
+    assert copies(Periodic(10), every=4, last=40) == [12, 20, 32, 40]
+    assert copies(Periodic(10), every=25, last=100) == [25, 50, 75, 100]
+
+
+def test_periodic_target_stays_as_it_is_between_copies() -> None:
+    old = {"w": jnp.array([3.0, 4.0])}
+    kept = Periodic(10).track({"w": jnp.ones(2)}, old, jnp.int32(11), 1)
+    assert kept["w"].tolist() == [3.0, 4.0]
+
+
+def test_polyak_target_goes_its_share_of_the_way() -> None:
+    online, target = {"w": jnp.array([8.0, 0.0])}, {"w": jnp.array([0.0, 4.0])}
+    for t in (1, 2):
+        target = Polyak(0.25).track(online, target, jnp.int32(t), 1)
+    # 0 -> 2 -> 3.5 and 4 -> 3 -> 2.25
+    assert target["w"].tolist() == [3.5, 2.25]
