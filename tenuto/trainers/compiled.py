@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from tenuto import hold, loop
+from tenuto import hold, loop, recorded
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
+from tenuto.plan import NEVER
 from tenuto.trainers import program
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, Evaluation, Running, State
 from tenuto.types import Event
@@ -66,15 +67,50 @@ def run(
 def one_step(tasks: Task, lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
     """One environment step of every lane."""
     t, drawn = inputs
+    return jax.vmap(step_lane, (0, 0, None, 0))(tasks, lanes, t, drawn)
 
-    def one(task: Task, lane: Lane, drawn: loop.Draws) -> tuple[Lane, Event]:
-        lane, decided = loop.choose(task, lane, t, drawn)
-        state, step = compiled_env(task).step(lane.env, lane.option.action, drawn.env)
-        lane, event = loop.absorb(task, lane, step, decided, t, drawn)
-        state, obs = loop.pick(event.over, task.env.reset(drawn.reset), (state, lane.obs))
-        return lane._replace(env=state, obs=obs), event
 
-    return jax.vmap(one)(tasks, lanes, drawn)
+def step_lane(task: Task, lane: Lane, t: Int[Array, ""], drawn: loop.Draws) -> tuple[Lane, Event]:
+    """One environment step of one lane; after an episode's end it stands at the start of the next."""
+    lane, decided = loop.choose(task, lane, t, drawn)
+    state, step = compiled_env(task).step(lane.env, lane.option.action, drawn.env)
+    lane, event = loop.absorb(task, lane, step, decided, t, drawn)
+    state, obs = loop.pick(event.over, task.env.reset(drawn.reset), (state, lane.obs))
+    return lane._replace(env=state, obs=obs), event
+
+
+def make_train(task: Task) -> Callable[[Array], tuple[Networks, Chunk]]:
+    """One lane's whole training as a pure function of its random key, to `jax.jit` and `jax.vmap` as you like.
+
+    It gives what the lane has learned and a row per finished episode (`Chunk`). The plan says how long it trains:
+    `steps`, or `episodes` where those are not given. Nothing is written and nothing can be stopped: `tenuto.train` does
+    that, and gives the same bits for the same seeds.
+    """
+    env, plan = compiled_env(task), task.plan
+    every = plan.learn_every
+    steps = plan.steps if plan.steps != NEVER else plan.episodes * env.longest_episode()
+    rounds = -(-steps // every)
+    rows = rounds * every // env.shortest_episode() + 1
+    sizes = {"rows": rows, "J": task.agent.extension.max_length, "places": env.places}
+
+    def one_step(lane: Lane, t: Int[Array, ""]) -> tuple[Lane, Event]:
+        return step_lane(task, lane, t, loop.draw(task, lane.step_key, t))
+
+    def one_round(lane: Lane, t: Int[Array, ""]) -> tuple[Lane, Event]:
+        lane, events = jax.lax.scan(one_step, lane, t + jnp.arange(every))
+        learn = partial(loop.learn, task, t=t + every)
+        return jax.lax.cond(t >= plan.first_update, learn, lambda lane: lane, lane), events
+
+    def train(key: Array) -> tuple[Networks, Chunk]:
+        lane, events = jax.lax.scan(one_round, loop.start(task, key), every * jnp.arange(rounds))
+        stream = jax.tree.map(lambda x: x.reshape(rounds * every), events)
+        finite = program.finite(jax.tree.map(lambda x: x[None], lane))[0]
+        nothing = {column.name: jnp.int32(0) for column in recorded.summed()}
+        start = jnp.int32(0)
+        _, chunk = program.summarise(nothing, stream, finite, start, plan, start, **sizes)
+        return loop.learned(task, lane), chunk
+
+    return train
 
 
 @partial(jax.jit, static_argnames=("episodes", "longest"))
