@@ -265,7 +265,7 @@ def test_after_a_restore_every_lane_begins_a_new_game_and_nothing_learned_is_los
         assert (lane.obs == lane.obs[..., :1]).all()
         assert not lane.episode_return.any()
         assert not np.any([lane.option.length, lane.option.done])
-        assert not any(counts.any() for counts in after.state[1])
+        assert not any(counts.any() for counts in after.state[1].values())
         for crowd in told.crowds:
             assert (crowd.lives[0] == 3).all()
             assert len(crowd.lives) == 1 + told.moments["last"].t - after.t
