@@ -31,7 +31,7 @@ test: $(VENV)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 docs: $(VENV)/installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it would hide warnings from --strict too
 	@echo "documentation: site/index.html"
 
 format: $(VENV)/installed

@@ -27,9 +27,10 @@ import tyro
 from tenuto import loop
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
-from tenuto.runs.jobs import Job
-from tenuto.trainers import compiled, host_step, interleave
+from tenuto.runs.jobs import job_for
+from tenuto.trainers import host_step, interleave
 from tenuto.trainers.devices import start_jax
+from tenuto.trainers.program import start
 
 THEIRS = {"ute": 113, "ute-adaptive": 113, "ddqn": 209, "temporl": 306}  # the authors' code on an H200, env steps/s
 LEARNING_STARTS = 400
@@ -62,8 +63,8 @@ class Options:
 
 
 def tasks_of(options: Options, lanes: int, precision: str) -> list[Task]:
-    job = Job(f"atari-{options.game}", options.agent, setting=options.setting, seeds=lanes, precision=precision)
-    task = job.tasks()[0]
+    job = job_for(f"atari-{options.game}", options.agent, setting=options.setting, seeds=lanes, precision=precision)
+    task = job.tasks[0]
     return [dataclasses.replace(task, plan=dataclasses.replace(task.plan, learning_starts=LEARNING_STARTS))] * lanes
 
 
@@ -80,9 +81,9 @@ class Stages:
         for place, function, name in (
             (Emulators, "receive", "waiting for emulators"),
             (Emulators, "send", "sending actions"),
-            (host_step.Body, "said", "waiting for a choice"),
-            (host_step.Body, "turn", "launching a step"),
-            (host_step.Body, "update", "launching an update"),
+            (host_step.DeviceLanes, "actions", "waiting for a choice"),
+            (host_step.DeviceLanes, "step", "launching a step"),
+            (host_step.DeviceLanes, "update", "launching an update"),
         ):
             setattr(place, function, self.timed(getattr(place, function), name))
 
@@ -163,7 +164,7 @@ def learning(tasks: list[Task], updates: int) -> dict[str, float]:
     """Updates and choices by themselves, on replay full of blanks: what they would allow in env steps per second."""
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
     keys = jax.vmap(jax.random.key)(np.arange(len(tasks), dtype=np.uint32))
-    lanes, _ = compiled.start(stacked, keys)
+    lanes, _ = start(stacked, keys)
     spans = np.broadcast_to(np.arange(1, lanes.replay.spans.shape[1] + 1, dtype=np.int32), lanes.replay.spans.shape)
     lanes = lanes._replace(replay=dataclasses.replace(lanes.replay, spans=jax.device_put(spans)))
     learn = jax.jit(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import tyro
 from timing import measure
 
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 
 
 @dataclass
@@ -33,5 +33,5 @@ class Options:
 
 if __name__ == "__main__":
     options = tyro.cli(Options)
-    job = Job(f"chain-{options.length}", options.agent, options.setting, seeds=options.lanes)
+    job = job_for(f"chain-{options.length}", options.agent, options.setting, seeds=options.lanes)
     print(json.dumps({"name": "chain"} | measure(job, chunks=options.chunks, cache=options.cache)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import tyro
 from timing import measure
 
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 
 AUTHORS = {"ute": (131, 144), "ddqn": (795, 795), "temporl": (382, 394)}  # env steps per CPU second, least and most
 
@@ -36,7 +36,7 @@ class Options:
 
 if __name__ == "__main__":
     options = tyro.cli(Options)
-    job = Job(f"lava-{options.map}", options.agent, options.setting, seeds=options.lanes)
+    job = job_for(f"lava-{options.map}", options.agent, options.setting, seeds=options.lanes)
     found = {"name": "gridworlds"} | measure(job, chunks=options.chunks, cache=options.cache)
     if options.agent in AUTHORS and found["device"] == "cpu":
         per_core = found["env_steps_per_s"] / found["devices"]

@@ -21,7 +21,7 @@ from timing import measure
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.plan import Periodic, Plan
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, job_for
 from tenuto.schedules import linear
 
 HIDDEN, BATCH, EVERY, CAPACITY, TARGET, START = (64, 64), 32, 4, 50_000, 500, 1000
@@ -50,7 +50,7 @@ def ours(options: Options) -> float:
         epsilon=linear(1.0, 0.05, 5000),
     )
     given = Given(agent=Agent(DoubleQ(hidden=HIDDEN)), plan=plan)
-    job = Job(options.env, "ddqn", seeds=options.lanes, steps=1_000_000, evaluate_every=0, given=given)
+    job = job_for(options.env, "ddqn", seeds=options.lanes, steps=1_000_000, evaluate_every=0, given=given)
     rounds = options.steps // EVERY // 4
     return measure(job, chunks=4, cache=True, rounds=rounds)["env_steps_per_s"]
 

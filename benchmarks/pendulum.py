@@ -18,7 +18,7 @@ from timing import measure
 
 from tenuto.agents import named
 from tenuto.extensions import Joint
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 
 AUTHORS = {"ute-ddpg": 32, "temporl-ddpg": 56}  # env steps per CPU second, J = 4
 
@@ -47,7 +47,7 @@ class Options:
 if __name__ == "__main__":
     options = tyro.cli(Options)
     extends = not isinstance(named(options.agent).extension, Joint)
-    job = Job(
+    job = job_for(
         "pendulum-v1",
         options.agent,
         options.setting,

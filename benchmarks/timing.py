@@ -24,8 +24,8 @@ def measure(
     start_jax()
     if not cache:
         jax.config.update("jax_enable_compilation_cache", False)
-    lanes, devices = job.lanes(), jax.local_devices()[:cores]
-    program = open_program(job, job.tasks(), devices)
+    lanes, devices = job.lanes, jax.local_devices()[:cores]
+    program = open_program(job, devices)
     rounds = rounds or rounds_per_chunk(program.learn_every)
     began = time.perf_counter()
     program.begin()
@@ -44,9 +44,9 @@ def measure(
         "device": devices[0].device_kind,
         "devices": len(devices),
         "cores": os.cpu_count(),
-        "env": list(job.envs),
-        "agent": job.agent,
-        "setting": job.setting,
+        "env": list(job.request.envs),
+        "agent": job.request.agent,
+        "setting": job.request.setting,
         "lanes": len(lanes),
         "env_steps_per_s": round(chunks * steps / sum(seconds)),
         "best_chunk_env_steps_per_s": round(steps / min(seconds)),

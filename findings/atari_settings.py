@@ -17,7 +17,7 @@ import tyro
 
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.schedules import linear
 from tenuto.trainers import host
 from tenuto.trainers.devices import start_jax
@@ -50,7 +50,7 @@ def fitting(part: Any, **fields: Any) -> Any:
 
 
 def small(options: Options) -> Task:
-    task = Job(f"atari-{options.game}", options.agent, setting=options.setting, precision="float32").tasks()[0]
+    task = job_for(f"atari-{options.game}", options.agent, setting=options.setting, precision="float32").tasks[0]
     assert isinstance(task.env, Atari)
     whole, env = task.agent, task.env
     whole = dataclasses.replace(
@@ -68,7 +68,7 @@ if __name__ == "__main__":
     options = tyro.cli(Options)
     start_jax()
     task = small(options)
-    program = host.Program(
+    program = host.HostProgram(
         [task] * options.lanes,
         list(range(options.lanes)),
         lambda seeds, purpose: Emulators(task.env, seeds, purpose),  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ if __name__ == "__main__":
         for _ in range(PART // 1000):
             chunk = program.advance(1000 // program.learn_every)
             for lane, finished in enumerate(chunk.finished.tolist()):
-                returns[lane] += np.asarray(chunk.returns)[lane, :finished].tolist()
+                returns[lane] += np.asarray(chunk.episodes["returns"])[lane, :finished].tolist()
         means = [round(float(np.mean(lane)), 1) for lane in returns]
         print(json.dumps(about | {"step": program.t, "return": round(float(np.mean(means)), 1), "lane by lane": means}))
     program.close()

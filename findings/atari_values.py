@@ -23,7 +23,7 @@ import tyro
 from tenuto import loop
 from tenuto.envs.gym.atari import Emulators
 from tenuto.loop import Lane, Task
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.trainers import host
 from tenuto.trainers.devices import start_jax
 
@@ -49,7 +49,7 @@ class Options:
 
 
 def task_of(agent: str, options: Options) -> Task:
-    task = Job(f"atari-{options.game}", agent, setting=options.setting, precision="float32").tasks()[0]
+    task = job_for(f"atari-{options.game}", agent, setting=options.setting, precision="float32").tasks[0]
     whole = task.agent
     if options.init:
         change = partial(dataclasses.replace, init_weights=options.init)
@@ -66,7 +66,7 @@ def played(task: Task, options: Options) -> tuple[Lane, int]:
     def emulators(seeds: Any, purpose: int) -> Emulators:
         return Emulators(task.env, seeds, purpose)  # type: ignore[arg-type]
 
-    program = host.Program([task], [options.seed], emulators)
+    program = host.HostProgram([task], [options.seed], emulators)
     program.begin()
     program.advance(options.steps // program.learn_every)
     lane, t = jax.tree.map(lambda x: x[0], program.state()[0]), program.t

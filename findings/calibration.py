@@ -33,7 +33,7 @@ def lines(folder: Path) -> Iterator[dict[str, Any]]:
     """What is found for each lane of the run."""
     job = folders.load_job(folder)
     networks = folders.read_networks(folder)
-    for i, (lane, task) in enumerate(zip(job.lanes(), job.tasks(), strict=True)):
+    for i, (lane, task) in enumerate(zip(job.lanes, job.tasks, strict=True)):
         (everything,) = exact.compare(task, networks, [i])
         parts = {
             "all": everything,

@@ -28,10 +28,10 @@ from jaxtyping import Array
 from tenuto.experiments import published
 from tenuto.extensions import Figar, Situation
 from tenuto.report import stats
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.spaces import Box
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.devices import start_jax
 from tenuto.types import Nets
 
@@ -68,13 +68,13 @@ def score(options: Options, variant: str) -> dict[str, object]:
             bugs.enter_context(patch.object(Figar, "extend", turned_around))
         if variant in ("single-steps", "both"):
             bugs.enter_context(patch.multiple(Figar, lengths=(1,), only_whole=False))
-        job = Job("pendulum-v0", "figar", seeds=options.seeds, max_length=options.max_length)
-        program = Program(job.tasks(), range(options.seeds), jax.local_devices())
+        job = job_for("pendulum-v0", "figar", seeds=options.seeds, max_length=options.max_length)
+        program = CompiledProgram(job.tasks, range(options.seeds), jax.local_devices())
         program.begin()
         kept = Records.empty(program.lanes, program.max_length, program.places)
         while program.t < options.steps:
             program.advance(250)
-            kept.judge(program.evaluate(10), program.t)
+            kept.add_evaluation(program.evaluate(10), program.t)
     return {name: stats.estimate(kept.last_third(name))._asdict() for name in ("returns", "decisions")}
 
 

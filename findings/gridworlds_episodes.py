@@ -15,9 +15,9 @@ import numpy as np
 import tyro
 
 from tenuto.experiments import published
-from tenuto.report import groups, stats
+from tenuto.report import stats
 from tenuto.runs import runner
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.trainers.devices import start_jax
 
 
@@ -38,10 +38,10 @@ if __name__ == "__main__":
     start_jax()
     for agent in options.agents:
         maps, schedules = ("lava-bridge", "lava-zigzag"), ("linear", "log", "fixed")
-        job = Job(maps, agent, seeds=options.seeds, episodes=options.episodes, schedule=schedules)
+        job = job_for(maps, agent, seeds=options.seeds, episodes=options.episodes, schedule=schedules)
         summary = runner.run(job, options.out / agent, devices=jax.local_devices())
         scores = np.asarray([lane["auc"] for lane in summary["lanes"]])
-        for mine in groups.of(job).values():
+        for mine in job.groups().values():
             lane = summary["lanes"][mine[0]]
             row = f"{lane['env'].removeprefix('lava-')} {lane['schedule']}"
             found = stats.estimate(scores[mine])
@@ -49,7 +49,7 @@ if __name__ == "__main__":
                 "agent": agent,
                 "row": row,
                 "episodes": options.episodes,
-                "setting": job.setting,
+                "setting": job.request.setting,
                 "seeds": options.seeds,
                 "mean": round(found.mean, 4),
                 "ci95": [round(found.low, 4), round(found.high, 4)],

@@ -11,6 +11,7 @@ import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from scipy.stats import mannwhitneyu
 
 from tenuto.report import stats
 from tenuto.runs import runner
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.trainers.devices import start_jax
 
 
@@ -42,17 +43,17 @@ def late_returns(job: Job, folder: Path) -> np.ndarray:
 if __name__ == "__main__":
     options = tyro.cli(Options)
     start_jax()
-    judged = {"seeds": options.seeds, "evaluate_every": options.steps // 10, "evaluation_episodes": 10}
-    inside = Job("pendulum-v1", options.agent, "released", episodes=options.steps // 200, **judged)  # type: ignore[arg-type]
-    task = inside.tasks()[0]
+    judged: Any = {"seeds": options.seeds, "evaluate_every": options.steps // 10, "evaluation_episodes": 10}
+    inside = job_for("pendulum-v1", options.agent, "released", episodes=options.steps // 200, **judged)
+    task = inside.tasks[0]
     given = Given(agent=task.agent, plan=task.plan)
-    outside = Job(
+    outside = job_for(
         "Pendulum-v1",
         options.agent,
         steps=options.steps,
         scale_observations=False,
         given=given,
-        **judged,  # type: ignore[arg-type]
+        **judged,
     )
     with tempfile.TemporaryDirectory() as folder:
         found = {

@@ -21,8 +21,8 @@ from tenuto.experiments import published
 from tenuto.replay import Replay
 from tenuto.report import stats
 from tenuto.runs import records
-from tenuto.runs.jobs import Job
-from tenuto.trainers.compiled import Program, compiled_env
+from tenuto.runs.jobs import job_for
+from tenuto.trainers.compiled import CompiledProgram, compiled_env
 from tenuto.trainers.devices import start_jax
 from tenuto.types import Scalar, Span
 
@@ -50,11 +50,11 @@ def with_duplicates(horizon: int) -> object:
 
 def score(options: Options) -> stats.Estimate:
     """TempoRL's normalised AUC over the seeds."""
-    job = Job(f"chain-{options.length}", "temporl", seeds=options.seeds)
-    tasks = job.tasks()
-    program = Program(tasks, range(options.seeds), jax.local_devices())
+    job = job_for(f"chain-{options.length}", "temporl", seeds=options.seeds)
+    tasks = job.tasks
+    program = CompiledProgram(tasks, range(options.seeds), jax.local_devices())
     program.begin()
-    returns = np.concatenate([program.advance(50).returns[:, :50] for _ in range(20)], axis=1)
+    returns = np.concatenate([program.advance(50).episodes["returns"][:, :50] for _ in range(20)], axis=1)
     return stats.estimate(records.auc(returns, 0.0, compiled_env(tasks[0]).best_return))
 
 

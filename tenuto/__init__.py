@@ -9,29 +9,34 @@ import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from tenuto.envs.registry import LISTED
+
 if TYPE_CHECKING:
     from tenuto.agents import Agent
     from tenuto.api import Run, load, train
     from tenuto.errors import UserError
     from tenuto.plan import Plan
     from tenuto.policy import Policy
+    from tenuto.trainers.compiled import make_train
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "Plan", "Policy", "Run", "UserError", "load", "train"]
+__all__ = ["Agent", "Plan", "Policy", "Run", "UserError", "load", "make_train", "train"]
 
 # Where each public name lives. It is imported when it is first used: `tenuto --help` needs no JAX.
 _HOMES = {
     **dict.fromkeys(("train", "load", "Run"), "tenuto.api"),
     **{"Policy": "tenuto.policy", "Agent": "tenuto.agents", "Plan": "tenuto.plan", "UserError": "tenuto.errors"},
+    "make_train": "tenuto.trainers.compiled",
 }
 
-# Our compiled environments, as Gymnasium's; what they need is imported when one is made. The loop, the agents and the
-# compiled trainer work without Gymnasium, too.
-with contextlib.suppress(ImportError):
+# Our compiled environments, as Gymnasium's; what they need is imported when one is made.
+with contextlib.suppress(ImportError):  # the algorithm works without Gymnasium
     import gymnasium
 
-    for _name, _function in (("Chain", "chain"), ("Lava", "lava_map"), ("Pendulum", "pendulum")):
-        gymnasium.register(f"tenuto/{_name}-v0", entry_point=f"tenuto.envs.gym.export:{_function}")
+    for _kind in LISTED:
+        if _kind.gymnasium:
+            _id, _home = f"tenuto/{_kind.gymnasium}-v0", {"home": _kind.make}
+            gymnasium.register(_id, entry_point="tenuto.envs.gym.export:make", kwargs=_home)
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,8 @@ class Agent(eqx.Module):
     def __check_init__(self) -> None:
         if self.n_step and not isinstance(self.extension, AbstractLearnedExtension):
             raise UserError("n-step targets need an extension policy that learns (SkipQ or Uncertain)")
+        if self.one_eye and not self.action.one_torso:
+            raise UserError(f"{type(self.action).__name__} has no torso that option values could share: leave it out")
 
     def suits(self, actions: AbstractSpace) -> bool:
         """Whether it can act where these are the actions."""

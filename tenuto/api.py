@@ -1,21 +1,22 @@
 """tenuto in Python: train an agent, keep what it learned, act by it."""
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
 import re
 import shutil
 import tempfile
+import textwrap
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import gymnasium
 import jax
-import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from tenuto.agents import Agent
@@ -25,31 +26,30 @@ from tenuto.errors import UserError
 from tenuto.plan import Plan
 from tenuto.policy import Policy
 from tenuto.runs import folders, runner, storage, trackers
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.records import Records
+from tenuto.runs.request import FIELDS, Asked, Request, help_of
 from tenuto.trainers.devices import start_jax
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
-Numbers = float | Sequence[float]
+P = ParamSpec("P")
 
 
 class Run(Sequence[Policy]):
     """A finished run: a policy per lane (`run[0]`), what happened (`records`, `summary`), and its folder."""
 
     def __init__(self, folder: Path, given: Given = Given(), best: bool = False):
-        self.folder = folder
-        folders.check_config(folders.done(folder), "networks.npz")
+        self.folder = folders.done(folder)
         self._given, self._source = given, self
         self.job = folders.load_job(folder, given)
+        self._networks = folders.read_networks(folder, self.job, best)
         self.summary: dict[str, Any] = storage.read_json(folder / "summary.json")
         self.records: Records = folders.read_records(folder)
-        self._networks = folders.read_networks(folder, self.job, best)
-        self._tasks = self.job.tasks()
 
     @property
-    def lanes(self) -> list[dict[str, Any]]:
+    def lanes(self) -> Sequence[dict[str, Any]]:
         """What sets each lane apart: its seed and whatever was swept."""
-        return self.job.lanes()
+        return self.job.lanes
 
     @property
     def best(self) -> "Run":
@@ -59,16 +59,16 @@ class Run(Sequence[Policy]):
         return found
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self.lanes)
 
     def __getitem__(self, lane: Any) -> Any:
-        """One lane's policy, or several lanes' for a slice. It is made anew each time: keep it, for one that draws lots
-        goes on from lot to lot."""
+        """One lane's policy, or several lanes' for a slice. A new object each time. Keep it: a stochastic policy
+        carries its own random stream."""
         if isinstance(lane, slice):
             return [self[i] for i in range(*lane.indices(len(self)))]
         number = range(len(self))[lane]  # an IndexError where there is no such lane
         mine = jax.tree.map(lambda x: x[number], self._networks)
-        return Policy(self._tasks[number], mine, self.lanes[number]["seed"])
+        return Policy(self.job.tasks[number], mine, self.lanes[number]["seed"])
 
     def __iter__(self) -> Iterator[Policy]:
         return (self[i] for i in range(len(self)))
@@ -94,107 +94,72 @@ class Run(Sequence[Policy]):
         return curves.draw(curves.load([self.folder], training, self.job.given), Path(file), self.job.label)
 
 
-def train(
-    env: Environment,
-    agent: str | Agent = "ute",
-    *,
-    steps: int | None = None,
-    episodes: int | None = None,
-    seeds: int = 1,
-    first_seed: int = 0,
-    lam: Numbers | None = None,
-    mu: Numbers | None = None,
-    gamma: Numbers | None = None,
-    learning_rate: Numbers | None = None,
-    epsilon_horizon: Numbers | None = None,
-    max_length: int | None = None,
-    heads: int | None = None,
-    plan: Plan | None = None,
-    setting: str | None = None,
-    evaluate_every: int | None = None,
-    evaluation_episodes: int | None = None,
-    scale_observations: bool = True,
-    precision: str | None = None,
-    synchronous: bool = False,
-    out: Path | str | None = None,
-    track: Sequence[str] = (),
-    progress: bool = True,
-    name: str | None = None,
-) -> Run:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Call(Asked):
+    """The arguments of `train`: what the command line takes too (`Asked`), and what only Python can give."""
+
+    env: Environment | Sequence[str] = dataclasses.field(kw_only=False)
+    """A Gymnasium id (`"CartPole-v1"`), a function that makes an environment (`lambda: MyEnv()`), a function of a
+    number that makes a Gymnasium vector environment of that many, a compiled environment of ours (`"chain-50"`,
+    `Chain(50)`; or several names) or of your own, or an Atari game (`"atari-pong"`)."""
+    agent: str | Agent = dataclasses.field(kw_only=False, default="ute")
+    """A name of the catalogue (`tenuto list`) or a composition (`Agent(action=..., extension=...)`)."""
+    seeds: int = 1
+    """How many lanes there are for each combination of swept values."""
+    plan: Any = None
+    """A whole `Plan` (discount, exploration, clocks, batches, optimiser) in place of the setting's, or a dict of the
+    fields to change in it."""
+    out: Path | str | None = None
+    """The folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is only
+    read: whether a function makes the same environments as before cannot always be told. Without it the run lives in a
+    temporary folder until it is saved."""
+    track: str | Sequence[str] = ()
+    """Where else the numbers go: `"tensorboard"`, `"wandb"`."""
+    progress: bool = True
+    """Whether to show a progress bar."""
+    name: str | None = None
+    """What to call a composition in tables and figures."""
+
+
+def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callable[P, Run]]:
+    """Gives a function of a `Call` the call's own arguments, so that each is declared once."""
+
+    def decorate(function: Callable[[Call], Run]) -> Callable[P, Run]:
+        @functools.wraps(function)
+        def taking(*args: P.args, **kwargs: P.kwargs) -> Run:
+            return function(call(*args, **kwargs))
+
+        given, help = inspect.signature(call).parameters.values(), help_of(Call)
+        plain = [p.replace(annotation=getattr(p.annotation, "__origin__", p.annotation)) for p in given]
+        taking.__signature__ = inspect.Signature(plain, return_annotation=Run)  # type: ignore[attr-defined]
+        indents: Any = {"initial_indent": " " * 4, "subsequent_indent": " " * 8}
+        words = [textwrap.fill(f"{p.name}: {help[p.name]}", 110, **indents) for p in plain]
+        taking.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nArgs:\n" + "\n".join(words)
+        return taking
+
+    return decorate
+
+
+@_taking(Call)
+def train(call: Call) -> Run:
     """Train an agent with several seeds side by side, and give back what it learned.
 
-    Args:
-        env: a Gymnasium id (`"CartPole-v1"`), a function that makes an environment (`lambda: MyEnv()`), a function of a
-            number that makes a Gymnasium vector environment of so many, a compiled environment of ours
-            (`"chain-50"`, `Chain(50)`) or of your own, or an Atari game (`"atari-pong"`).
-        agent: a name of the catalogue (`tenuto list`) or a composition (`Agent(action=..., extension=...)`).
-        steps: environment steps of each lane; 50,000 if not said, on Atari games 2,500,000.
-        episodes: in place of steps, on the paper's environments by name with agents by name.
-        seeds: how many lanes there are for each combination of swept values, the first with `first_seed`.
-        lam: λ of UTE, one number or several to be crossed with the seeds; so are `mu`, `gamma`, `learning_rate` and
-            `epsilon_horizon`.
-        max_length: the greatest length J an action may be held.
-        heads: the number of heads in UTE's ensemble.
-        plan: discount, exploration, clocks, batches and optimiser, in place of the standard ones.
-        setting: a named set of hyper-parameters (`tenuto list`): `standard` but on the paper's environments, where it
-            is `released` if not said (Atari games have both).
-        evaluate_every: steps between evaluations without exploration, 0 for none; if not said, a tenth of the run
-            (on the paper's environments as there).
-        evaluation_episodes: of each evaluation and lane.
-        scale_observations: whether numbers with bounds are scaled to -1..1 for the networks.
-        precision: of updates, `"float32"`, `"tensorfloat32"` or `"bfloat16"`; the setting's if not said.
-        synchronous: on Atari games, whether lanes wait for an update before they choose.
-        out: the folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is
-            only read: whether a function makes the same environments as before cannot always be told. Without it the
-            run lives in a temporary folder until it is saved.
-        track: `"tensorboard"`, `"wandb"`.
-        progress: whether to show a progress bar.
-        name: what to call a composition in tables and figures.
-
+    Numbers such as `lam` may be one or several, which are crossed with each other and with the seeds: one lane each.
     Ctrl-C stops cleanly and raises KeyboardInterrupt.
     """
     start_jax()
-    label, given = _environment(env)
-    if isinstance(agent, Agent):
-        given = dataclasses.replace(given, agent=agent)
-        agent = name or f"{type(agent.action).__name__}+{type(agent.extension).__name__}"
-    elif not isinstance(agent, str):
-        raise UserError(f"{agent!r} is no agent: pass a name (`tenuto list`) or Agent(action=..., extension=...)")
-    elif name is not None:
-        raise UserError("`name` is for a composition: an agent of the catalogue has its own")
-    job = Job(
-        env=label,
-        agent=agent,
-        setting=setting or "",
-        seeds=seeds,
-        first_seed=first_seed,
-        episodes=episodes,
-        steps=steps,
-        lam=_listed(lam),
-        mu=_listed(mu),
-        gamma=_listed(gamma),
-        learning_rate=_listed(learning_rate),
-        epsilon_horizon=_listed(epsilon_horizon),
-        max_length=max_length,
-        heads=heads,
-        evaluate_every=evaluate_every,
-        evaluation_episodes=evaluation_episodes,
-        scale_observations=scale_observations,
-        precision=precision,
-        synchronous=synchronous,
-        given=dataclasses.replace(given, plan=plan),
-    )
-    track = (track,) if isinstance(track, str) else track
+    job = _job(call)
+    track = (call.track,) if isinstance(call.track, str) else call.track
     trackers.check(track)
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
+    folder = Path(call.out) if call.out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
     try:
-        _do(job, folder, track, progress, resumable=out is not None)
-        run = Run(folder, dataclasses.replace(job.given, spec=job.spec))
+        _do(job, folder, track, call.progress, resumable=call.out is not None)
+        run = Run(folder, job.given)
     except KeyboardInterrupt:
-        if out is None:
+        if call.out is None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if out is None:
+    if call.out is None:
         weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
 
@@ -209,10 +174,26 @@ def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None
     return Run(Path(folder), Given(agent=agent, spec=env))
 
 
+def _job(call: Call) -> Job:
+    label, given = _environment(call.env)
+    agent = call.agent
+    if isinstance(agent, Agent):
+        given = dataclasses.replace(given, agent=agent)
+        agent = call.name or f"{type(agent.action).__name__}+{type(agent.extension).__name__}"
+    elif not isinstance(agent, str):
+        raise UserError(f"{agent!r} is no agent: pass a name (`tenuto list`) or Agent(action=..., extension=...)")
+    elif call.name is not None:
+        raise UserError("`name` is for a composition: an agent of the catalogue has its own")
+    asked = {name: getattr(call, name) for name in FIELDS if name not in ("env", "agent")}
+    if isinstance(call.plan, Plan) or call.plan is None:
+        given, asked["plan"] = dataclasses.replace(given, plan=call.plan), ""
+    return resolve(Request(env=label, agent=agent, **asked), given)
+
+
 def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bool) -> None:
     stop = threading.Event()
     with stop_on_ctrl_c(stop, exits=False), bars(shown) as bar:
-        line = bar.add_task(f"{job.label}, {len(job.lanes())} lanes", total=1.0, note="compiling")
+        line = bar.add_task(f"{job.label}, {len(job.lanes)} lanes", total=1.0, note="compiling")
         try:
             runner.run(
                 job,
@@ -230,10 +211,12 @@ def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bo
         bar.update(line, completed=1.0)
 
 
-def _environment(env: Environment) -> tuple[str, Given]:
+def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
     """What the job calls the environment, and what its name cannot say."""
     if isinstance(env, str):
         return env, Given()
+    if isinstance(env, list | tuple) and env and all(isinstance(name, str) for name in env):
+        return tuple(env), Given()
     if isinstance(env, AbstractEnv):
         return f"python:{type(env).__name__}", Given(spec=env)
     if isinstance(env, gymnasium.Env):
@@ -275,9 +258,3 @@ def _takes_a_number(make: Callable[..., Any]) -> bool:
         return False
     needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return len(needed) == 1
-
-
-def _listed(values: Numbers | None) -> tuple[float, ...] | None:
-    if values is None:
-        return None
-    return tuple(np.ravel(np.asarray(values)).tolist())

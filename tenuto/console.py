@@ -1,10 +1,12 @@
 """Showing how far long work has come, and stopping it politely. For the command line and for Python."""
 
 import contextlib
+import math
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
 NARROW = 100  # columns of a terminal that has no room for a bar beside the numbers
 console = Console()
-_told: dict[tuple[int, TaskID], float] = {}  # when a line of progress was last written
+# When a line of progress was last written, as long as its bars are there.
+_told: weakref.WeakKeyDictionary[Progress, dict[TaskID, float]] = weakref.WeakKeyDictionary()
 
 
 def say(line: str) -> None:
@@ -44,15 +47,16 @@ def bars(shown: bool = True) -> Progress:
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
     """What a run's last chunk brought, in the bar's line; where there is no terminal, in a line now and then."""
-    parts = {"evaluation": now.evaluation, "return": now.recent_return}
-    parts |= {"decisions/step": now.decisions_per_step, "length": now.mean_length}
-    parts |= {"λ": now.lam} if job.uses_lam else {}
-    note = "  ".join(f"{name} {value:{'+' * (name == 'λ')}.2f}" for name, value in parts.items() if value == value)
+    from tenuto.runs import metrics  # `tenuto --help` needs no JAX
+
+    shown = [m for m in metrics.table() if m.label and (job.uses_lam or not m.only_with_lam)]
+    numbers = [(m, now.metrics[m.name]) for m in shown]
+    note = "  ".join(f"{m.label} {number:{m.format}}" for m, number in numbers if not math.isnan(number))
     progress.update(task, completed=now.share, note=note)
-    line = id(progress), task
-    if not progress.disable and not console.is_terminal and time.monotonic() - _told.get(line, 0.0) > QUIET_SECONDS:
-        _told[line] = time.monotonic()
-        say(f"{job.label} ({job.setting}): {now.share:.0%}  {note}")
+    told = _told.setdefault(progress, {})
+    if not progress.disable and not console.is_terminal and time.monotonic() - told.get(task, 0.0) > QUIET_SECONDS:
+        told[task] = time.monotonic()
+        say(f"{job.label} ({job.request.setting}): {now.share:.0%}  {note}")
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
-"""One lane's life, without its environment: start, choose, absorb, learn. Pure functions of one sample's state.
+"""One lane's life, without its environment: start, choose, absorb, learn. Pure functions of one lane's state.
 
-`compiled.py` puts a JAX environment between `choose` and `absorb`; a host loop can put any other there.
+The compiled trainer puts a JAX environment between `choose` and `absorb`, the host trainer any other.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from tenuto import td
+from tenuto import hold, recorded, td
 from tenuto.actions import Lesson
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
@@ -53,7 +53,7 @@ class Brain(NamedTuple):
     extension: Nets
     action_optimisers: tuple[Any, ...]  # one per lesson
     extension_optimiser: Any
-    slope: Nets = ()  # of the option values' loss, between two parts of an update
+    gradient: Nets = ()  # of the option values' loss; empty but between the parts of an update
 
 
 class Networks(NamedTuple):
@@ -61,7 +61,7 @@ class Networks(NamedTuple):
 
     action: Nets
     extension: Nets
-    lam: Float[Array, ""]  # the lambda to be judged by
+    lam: Float[Array, ""]  # the lambda to be evaluated by
 
 
 class Lane(NamedTuple):
@@ -91,11 +91,11 @@ class Draws(NamedTuple):
     env: Array  # keys, for the environment's own use
     reset: Array
     warmup: Any  # a uniform choice and a uniform length; `()` where there is no warm-up
-    slip: Any  # a coin and a uniform choice, for who is judged; `()` where that is without exploration
+    slip: Any  # a coin and a uniform choice, for evaluations; `()` where these are without exploration
 
 
 def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
-    """The randomness of step t. It hangs on nothing that is learned, so it can be drawn ahead for many steps."""
+    """The randomness of step t. It depends on nothing that is learned, so it can be drawn ahead for many steps."""
     agent, actions = task.agent, task.env.actions
     choices = agent.extension.choices(actions)
     step_key = jax.random.fold_in(key, t)
@@ -137,13 +137,12 @@ def start(task: Task, key: Array) -> Lane:
         size = action.eye.size if shares_eye(task) else env.obs_size
         extension = agent.extension.init(size, env.actions, k_extension)
     bandit, lam = agent.lam.start(agent.lam.init(), agent.lam.draw(k_lam))
-    idle = Option(choices.example(), env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
     return Lane(
         step_key=k_step,
         learn_key=k_learn,
         env=state,
         obs=obs,
-        option=idle,
+        option=no_option(task),
         mood=agent.action.new_episode(k_mood),
         bandit=bandit,
         lam=lam,
@@ -166,6 +165,12 @@ def start(task: Task, key: Array) -> Lane:
             env.screens,
         ).show(jnp.int32(0), obs),
     )
+
+
+def no_option(task: Task) -> Option:
+    """What a lane follows before its first decision: an option of no length."""
+    choices = task.agent.extension.choices(task.env.actions)
+    return Option(choices.example(), task.env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
 
 
 def shares_eye(task: Task) -> bool:
@@ -195,19 +200,18 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):
         length = jnp.where(warm, drawn.warmup[1], length)
-    decided = lane.option.done >= lane.option.length
-    fresh = Option(choice, action, length, done=jnp.int32(0))
-    return lane._replace(option=pick(decided, fresh, lane.option)), decided
+    option, decided = hold.follow(lane.option, Option(choice, action, length, done=jnp.int32(0)))
+    return lane._replace(option=option), decided
 
 
 def learned(task: Task, lane: Lane) -> Networks:
-    """What the lane would act by if it were judged now."""
+    """What the lane would act by if it were evaluated now."""
     return Networks(lane.brain.action, lane.brain.extension, task.agent.lam.best(lane.bandit, lane.lam))
 
 
-def judge(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
-    """The option the agent holds best: what it does when it is judged, without exploration (or with next to none,
-    `Plan.slip`, where a game could go on for ever otherwise)."""
+def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
+    """The option that the agent values most: what it decides when it is evaluated, without exploration (or with a
+    little, `Plan.slip`, where a game could go on for ever otherwise)."""
     agent, actions, slip = task.agent, task.env.actions, task.plan.slip
     net, x = look(task, networks.action, obs)
     choice, explored = agent.action.best(net, x, drawn.action, agent.extension.choices(actions)), jnp.bool_(False)
@@ -228,20 +232,19 @@ def absorb(
     """
     agent = task.agent
     over = step.terminated | step.truncated
-    option = lane.option._replace(done=lane.option.done + 1)
+    option = hold.stepped(lane.option)
     episode_return = lane.episode_return + step.reward
     event = Event(
-        episode_return=episode_return,
         over=over,
         length=jnp.where(decided, option.length, 0).astype(jnp.uint16),
-        lam=lane.lam,
         place=task.env.place(lane.env).astype(jnp.uint16),
+        notes=recorded.noted(recorded.Moment(lane, option, decided, step, episode_return)),
     )
     bandit = pick(over, agent.lam.finish(lane.bandit, episode_return), lane.bandit)
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
     lane = lane._replace(
         obs=step.obs,
-        option=option._replace(length=jnp.where(over, 0, option.length)),
+        option=hold.ended(option, over),
         mood=pick(over, drawn.mood, lane.mood),
         bandit=bandit,
         lam=lam,
@@ -253,8 +256,8 @@ def absorb(
 
 
 def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
-    """The lane where its environment has begun an episode anew unasked, with this observation: the step before was the
-    last one of the old episode, which is in no record."""
+    """The lane after its environment was reset from outside (a resume), with its first observation: the old episode is
+    truncated at the previous step and not recorded."""
     cut = lane.replay.cut(t - 1, lane.option)
     midway = (t > 0) & (lane.replay.ending[(t - 1) % lane.replay.rows] == RUNNING)
     return lane._replace(
@@ -268,50 +271,50 @@ def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
 def learn(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
     """One update of the option values, then one of the action values, from the t steps stored so far.
 
-    A lane that has finished its episodes learns no more: its networks stay as they were. Whoever calls it keeps to the
-    plan's `learn_every` and `warmup`. `copy` is the brain with large matrices in the precision they are multiplied in,
-    where somebody has such a one already: networks are read from it, while what is learned is the lane's own.
+    A lane that has finished its episodes learns no more: its networks stay as they are. The caller keeps to the plan's
+    `learn_every` and `warmup`. `copy`: the brain with bfloat16 copies of the large matrices, read in forward passes;
+    updates go to the float32 originals.
     """
-    return learn_what(task, learn_how_long(task, study_how_long(task, lane, t, copy), t), t)
+    return update_action_values(task, update_option_values(task, begin_update(task, lane, t, copy), t), t)
 
 
-def study_how_long(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
-    """An update's first part: target networks, and the slope of the option values' loss, where there are any."""
+def begin_update(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
+    """An update's first part: target networks, and the gradient of the option values' loss if these are learned."""
     k_extension, _ = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
     lane = lane._replace(brain=lane.brain._replace(target=target))
     if not isinstance(task.agent.extension, AbstractLearnedExtension):
         return lane
     with jax.default_matmul_precision(task.plan.precision):
-        slope = extension_slope(task, task.agent.extension, lane, t, k_extension, copy)
-        return lane._replace(brain=lane.brain._replace(slope=slope))
+        gradient = option_gradient(task, task.agent.extension, lane, t, k_extension, copy)
+        return lane._replace(brain=lane.brain._replace(gradient=gradient))
 
 
-def learn_how_long(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
-    """An update's second part: option values go down that slope."""
+def update_option_values(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
+    """An update's second part: the optimiser's step for the option values, by that gradient."""
     if not isinstance(task.agent.extension, AbstractLearnedExtension):
         return lane
     brain = lane.brain
-    nets, state = descend(task, lane, t, brain.slope, option_values(task, brain), brain.extension_optimiser)
+    nets, state = descend(task, lane, t, brain.gradient, option_networks(task, brain), brain.extension_optimiser)
     if shares_eye(task):
         eye, nets = nets
         brain = brain._replace(action=dataclasses.replace(brain.action, eye=eye))
-    return lane._replace(brain=brain._replace(extension=nets, extension_optimiser=state, slope=()))
+    return lane._replace(brain=brain._replace(extension=nets, extension_optimiser=state, gradient=()))
 
 
-def option_values(task: Task, brain: Brain) -> Nets:
+def option_networks(task: Task, brain: Brain) -> Nets:
     """The networks that option values are learned by: the extension's, and the convolutions they are read from."""
     return (brain.action.eye, brain.extension) if shares_eye(task) else brain.extension
 
 
-def learn_what(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
-    """An update's third part: action values."""
+def update_action_values(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
+    """An update's third part: the lessons of the action values."""
     _, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     with jax.default_matmul_precision(task.plan.precision):
-        return lane._replace(brain=learn_action(task, lane, t, k_action, copy))
+        return lane._replace(brain=learn_lessons(task, lane, t, k_action, copy))
 
 
-def extension_slope(
+def option_gradient(
     task: Task,
     extension: AbstractLearnedExtension,
     lane: Lane,
@@ -319,7 +322,7 @@ def extension_slope(
     key: Array,
     copy: Brain | None = None,
 ) -> Nets:
-    """The slope of the option values' loss, on one batch."""
+    """The gradient of the option values' loss, on one batch."""
     k_sample, k_loss = jax.random.split(key)
     plan, actions, brain = task.plan, task.env.actions, lane.brain
     read = copy or brain
@@ -345,11 +348,11 @@ def extension_slope(
         each, weight = jax.vmap(one)(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
 
-    return jax.grad(loss)(option_values(task, read))
+    return jax.grad(loss)(option_networks(task, read))
 
 
-def learn_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array, copy: Brain | None = None) -> Brain:
-    """One update of the action learner: its lessons in their order, on one batch."""
+def learn_lessons(task: Task, lane: Lane, t: Int[Array, ""], key: Array, copy: Brain | None = None) -> Brain:
+    """The brain after all lessons of the action learner, in their order, on one batch."""
     k_sample, k_loss = jax.random.split(key)
     read = lane if copy is None else lane._replace(brain=copy)
     spans, usable = sample_for_action(task, read, t, k_sample)
@@ -433,10 +436,10 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
-def descend(task: Task, lane: Lane, t: Int[Array, ""], slope: Nets, net: Nets, state: Any) -> tuple[Nets, Any]:
-    """One step of the optimiser down a slope, while the lane has episodes to go."""
-    slope = jax.tree.map(lambda g, own: g.astype(own.dtype), slope, net)
-    updates, state = task.plan.optimiser.update(slope, state, net)
+def descend(task: Task, lane: Lane, t: Int[Array, ""], gradient: Nets, net: Nets, state: Any) -> tuple[Nets, Any]:
+    """One step of the optimiser, while the lane has episodes to go."""
+    gradient = jax.tree.map(lambda g, own: g.astype(own.dtype), gradient, net)
+    updates, state = task.plan.optimiser.update(gradient, state, net)
     if task.plan.anneal:
         updates = jax.tree.map(lambda x: task.plan.pace(t) * x, updates)
     return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state

@@ -44,44 +44,42 @@ def play(
 ) -> list[Played]:
     """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
     the length decided and how much of it is done."""
-    played = []
+    played, stepwise = [], policy.as_stepwise()
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
+        stepwise.reset()
         total, steps, lengths, over = 0.0, 0, [], False
         watch(env, 0, 0)
         while not over and steps < longest:
-            action, length = policy.decide(obs)
-            lengths.append(length)
-            for done in range(1, length + 1):
-                obs, reward, terminated, truncated, _ = env.step(action.copy())
-                total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
-                watch(env, length, done)
-                if over or steps >= longest:
-                    break
+            action = stepwise(obs)
+            length, done = stepwise.following
+            lengths += [length] if done == 1 else []
+            obs, reward, terminated, truncated, _ = env.step(action)
+            total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
+            watch(env, length, done)
         played.append(Played(total, steps, len(lengths), lengths))
     return played
 
 
 def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
     """What makes the environment of one of the job's lanes, to be played or looked at."""
-    env = job.environment(job.lanes()[lane].get("env", job.envs[0]))
+    env, name = job.tasks[lane].env, job.request.envs[0]
     if isinstance(env, AbstractEnv):
         return lambda **options: CompiledEnv(env, **options)
-    game = job.tasks()[lane].env  # as its setting has it
-    if isinstance(game, Atari):
-        return lambda **options: Game(game, **options)
+    if isinstance(env, Atari):
+        return lambda **options: Game(env, **options)
     if job.given.vector:
         raise UserError("a vector environment cannot be played alone: use policy.decide in a loop of your own")
-    if is_python(job.envs[0]) and job.given.make is None:
+    if is_python(name) and job.given.make is None:
         raise UserError(
-            f"the environment of this run, {job.envs[0]}, was made by a function in Python: play there, with "
+            f"the environment of this run, {name}, was made by a function in Python: play there, with "
             "tenuto.load(folder)[0].decide in a loop of your own"
         )
     return job.maker()
 
 
 def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:
-    """So many episodes of the policy in an environment of its own."""
+    """What the policy does in some episodes, in an environment of its own."""
     env = made(maker, "the environment")
     try:
         return play(policy, env, episodes, longest=_longest(policy))

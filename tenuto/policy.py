@@ -1,6 +1,6 @@
 """What a lane has learned, to act by: decide what to do and for how long, or go step by step."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -8,16 +8,17 @@ import numpy as np
 from tenuto import loop
 from tenuto.envs.gym.spaces import Interface, Outside
 from tenuto.errors import UserError
+from tenuto.hold import Held
 from tenuto.loop import Networks, Task
 from tenuto.types import Option
 
 
 @jax.jit
-def _judge(task: Task, networks: Networks, obs: Any, key: Any, clock: Any) -> Option:
-    """The option held best for each of some observations."""
+def _decide_best(task: Task, networks: Networks, obs: Any, key: Any, clock: Any) -> Option:
+    """The option valued most for each of some observations."""
 
     def one(obs: Any, key: Any) -> Option:
-        return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+        return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
     return jax.vmap(one)(obs, jax.random.split(key, len(obs)))
 
@@ -78,17 +79,10 @@ class Policy:
         return self._interface.rows(batch) if self._interface is not None else list(batch)
 
     def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
-        option = _judge(self.task, self._networks, obs, self._key, np.int32(self._asked))
+        option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
         self._asked += 1
         say = self._interface.action if self._interface is not None else lambda action: action
         return [say(action) for action in np.asarray(option.action)], np.asarray(option.length)
-
-
-class Held(NamedTuple):
-    """What each of some environments is doing: Stable-Baselines3 calls it the state of a policy."""
-
-    actions: list[Any]
-    left: np.ndarray  # steps for which the action is still to be held
 
 
 class Stepwise:
@@ -100,7 +94,7 @@ class Stepwise:
 
     def __init__(self, policy: Policy):
         self.policy = policy
-        self._held: Held | None = None
+        self._held: Held | None = None  # the option it follows; None where an episode begins
         self.decisions = 0  # made so far
 
     def reset(self) -> None:
@@ -112,27 +106,29 @@ class Stepwise:
         self._held = self._advance([self.policy.read(obs)], self._held)
         return self._held.actions[0].copy()
 
+    @property
+    def following(self) -> tuple[int, int]:
+        """The length of the option it follows, and how many of its steps were taken, the last action included."""
+        return (0, 0) if self._held is None else (int(self._held.length[0]), int(self._held.done[0]))
+
     def predict(
         self, observation: Any, state: Held | None = None, episode_start: Any = None, deterministic: bool = True
     ) -> tuple[Any, Held]:
-        """Actions for a batch of observations (or for one), and what is held, to be passed on with the next call."""
+        """Actions for a batch of observations (or for one), and the options followed: pass these on with the next call
+        (Stable-Baselines3 calls them the state of a policy)."""
         many = self.policy.is_batch(observation)
         each = self.policy.rows(observation) if many else [observation]
         rows = [self.policy.read(row) for row in each]
         if state is not None and episode_start is not None:
-            state = state._replace(left=np.where(np.atleast_1d(episode_start), 0, state.left))
+            state = state.ended(np.atleast_1d(episode_start))
         held = self._advance(rows, state)
         return np.stack(held.actions) if many else held.actions[0].copy(), held
 
     def _advance(self, rows: list[np.ndarray], held: Held | None) -> Held:
-        left = np.zeros(len(rows), int) if held is None else held.left
-        actions = [None] * len(rows) if held is None else list(held.actions)
-        due = np.flatnonzero(left == 0)
-        if len(due):
-            fresh, lengths = self.policy._decide(np.stack(rows))  # of all: a program for each number would be many
-            left = left.copy()
-            left[due] = lengths[due]
-            for i in due:
-                actions[i] = fresh[i]
-            self.decisions += len(due)
-        return Held(actions, left - 1)
+        """What is held after a step on these observations."""
+        held = Held.idle([None] * len(rows)) if held is None else held
+        due = held.left == 0
+        if due.any():  # decided for all: a program for each number of them would be many
+            held = held.follow(due, *self.policy._decide(np.stack(rows)))
+            self.decisions += int(due.sum())
+        return held.stepped()

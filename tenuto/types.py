@@ -48,8 +48,7 @@ class Span(NamedTuple):
 class Event(NamedTuple):
     """What one environment step leaves for the records. Small types: one is kept per lane and step."""
 
-    episode_return: Float[Array, ""]  # so far, this step's reward included
     over: Bool[Array, ""]  # the episode ended with this step
     length: UInt16[Array, ""]  # the length decided at this step; 0 where an option went on
-    lam: Float[Array, ""]  # the lambda in force
     place: UInt16[Array, ""]  # where the step began, for coverage
+    notes: dict[str, Array]  # by name, for the columns of `recorded.py` that need more

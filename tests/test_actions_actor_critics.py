@@ -67,7 +67,7 @@ def teach_extension(task: Task, lane: Lane, keys: Array) -> Taught:
     def one(key: Array) -> Taught:
         k_sample, _ = jax.random.split(key)
         spans, found = lane.replay.sample_spans(k_sample, 1, jnp.int32(STEPS), GAMMA)
-        gradient = loop.extension_slope(task, extension, lane, jnp.int32(STEPS), key)
+        gradient = loop.option_gradient(task, extension, lane, jnp.int32(STEPS), key)
         shared = isinstance(gradient, SharedTrunk)
         slope = gradient.heads.members.layers[-1].bias if shared else gradient.head.layers[-1].bias[None]
         read = jax.vmap(partial(loop.as_features, task))

@@ -13,7 +13,8 @@ from tenuto.agents import Agent
 from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Joint, Zeta
 from tenuto.spaces import Box, Discrete
-from tenuto.trainers.compiled import STAGES, Program
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import STAGES
 
 CONTINUOUS = ("ddpg", "figar", "temporl-ddpg", "ute-ddpg", "td3", "ute-td3", "sac", "ute-sac", "random")
 
@@ -33,7 +34,7 @@ def lives():
 
     def live(name):
         task = tiny_task(name)
-        program = Program([task] * 2, (7, 3))
+        program = CompiledProgram([task] * 2, (7, 3))
         program.begin()
         before = program.state()
         chunk = program.advance(2)
@@ -58,11 +59,11 @@ def test_every_length_lies_between_one_and_the_longest(lives, name):
     J = task.agent.extension.max_length
     assert chunk.lengths.shape == (2, STAGES, J)
     # A length of 0 would count as no decision, one beyond J in no bin: then these sums would not meet.
-    assert chunk.decisions.sum(1).tolist() == chunk.lengths.sum((1, 2)).tolist()
+    assert chunk.episodes["decisions"].sum(1).tolist() == chunk.lengths.sum((1, 2)).tolist()
     assert ((chunk.lengths * np.arange(1, J + 1)).sum((1, 2)) >= 2 * 13).all()
-    assert (chunk.steps[:, :2] == 13).all()
-    assert (chunk.decisions[:, :2] >= 1).all()
-    assert (chunk.decisions <= chunk.steps).all()
+    assert (chunk.episodes["steps"][:, :2] == 13).all()
+    assert (chunk.episodes["decisions"][:, :2] >= 1).all()
+    assert (chunk.episodes["decisions"] <= chunk.episodes["steps"]).all()
     assert ((lanes.option.length >= 0) & (lanes.option.length <= J)).all()
     assert ((lanes.option.action >= 0) & (lanes.option.action < 2)).all()
 

@@ -41,7 +41,7 @@ from tenuto.bandit import Constant
 from tenuto.envs import AbstractEnv, Chain, registry
 from tenuto.extensions import Joint
 from tenuto.runs import runner, storage
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.spaces import Discrete
 from tenuto.types import TimeStep
 
@@ -207,8 +207,8 @@ def test_a_repeated_call_on_a_chain_given_as_an_object_only_reads(run_folder: Pa
 def test_an_agent_of_the_catalogue_trains_on_a_papers_environment_by_episodes():
     run = tenuto.train("chain-5", "random", episodes=20, seeds=3, progress=False)
     assert run.records["count"].tolist() == [20] * 3
-    assert run.job.agent == "random"
-    assert run.job.setting == "released"
+    assert run.job.request.agent == "random"
+    assert run.job.request.setting == "released"
 
 
 def test_actions_that_do_not_start_at_zero_reach_the_environment_and_the_caller_as_they_are():
@@ -237,7 +237,7 @@ def test_images_and_dicts_can_be_learned_from(space: spaces.Space[Any], tmp_path
 
 
 def test_names_of_compositions_are_theirs_or_the_callers(small: Run):
-    assert small.job.agent == "Uniform+Joint"
+    assert small.job.request.agent == "Uniform+Joint"
     assert quick(LINE, name="mine").job.label == f"mine on {LINE}"
     with pytest.raises(UserError, match="name"):
         quick(LINE, "random", name="mine")
@@ -274,7 +274,7 @@ def test_an_action_learner_and_an_extension_policy_of_ones_own_plug_in(own: Run)
 def test_parts_of_ones_own_are_saved_and_loaded_when_they_are_given(own: Run, tmp_path: Path):
     saved = own.save(tmp_path / "saved")
     loaded = tenuto.load(saved, agent=OWN)
-    assert loaded.job.agent == "Linear+Dice"
+    assert loaded.job.request.agent == "Linear+Dice"
     for before, after in zip(own, loaded, strict=True):
         assert decisions_of(after, observations()) == decisions_of(before, observations())
 
@@ -335,9 +335,9 @@ def test_a_module_named_before_an_environment_is_imported_first(tmp_path: Path, 
 
 
 def test_each_lane_is_played_in_its_own_environment(tmp_path: Path):
-    job = Job(("lava-bridge", "lava-zigzag"), "random", seeds=1, episodes=1)
+    job = job_for(("lava-bridge", "lava-zigzag"), "random", seeds=1, episodes=1)
     shown = [play.maker_of(job, lane)().env_core.rows() for lane in (0, 1)]
-    assert shown == [registry.make(name).rows() for name in job.envs]  # type: ignore[attr-defined]
+    assert shown == [registry.make(name).rows() for name in job.request.envs]  # type: ignore[attr-defined]
 
 
 class Meddler(gymnasium.Env[Any, Any]):
@@ -389,12 +389,12 @@ def test_the_best_of_a_run_is_what_each_lane_was_at_its_best_evaluation(tmp_path
     """Runs of the same seeds that end earlier are what the longer one was then."""
     whole = quick(Wild, UTE, **JUDGED | {"out": tmp_path / "whole"})
     judged, at = whole.records["evaluation_returns"].mean(2, dtype=np.float64), whole.records["evaluated"]
-    arrays, _ = storage.load(tmp_path / "whole" / "best.npz")
+    arrays, _, _ = storage.load(tmp_path / "whole" / "best.npz")
     last_best = [int(at[np.flatnonzero(row == row.max())[-1]]) for row in judged]
     assert arrays["step"].tolist() == last_best
     assert arrays["evaluation"].tolist() == judged.max(1).tolist()
     for step in set(last_best):
-        program = runner.open_program(whole.job, whole.job.tasks())
+        program = runner.open_program(whole.job, whole.job.tasks)
         program.begin()
         program.advance(step)
         then = storage.leaves_of(program.networks())

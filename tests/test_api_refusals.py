@@ -12,7 +12,7 @@ import tenuto
 from helpers.runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 from tenuto import Agent, UserError, cli
 from tenuto.envs.gym.vector import TRAINING
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import from_json, job_for
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_arguments_of_an_environment_are_for_gymnasiums_by_name(capsys: pytest.C
 
 
 def test_arguments_of_an_environment_reach_it():
-    job = Job(LINE, "random", env_args='{"spread": 0, "start": 7}')
-    crowd = job.open_crowd([0, 1], TRAINING)
+    job = job_for(LINE, "random", env_args='{"spread": 0, "start": 7}')
+    crowd = job.open_envs([0, 1], TRAINING)
     assert crowd.reset()[:, 0].tolist() == [0.0, 0.0]
     assert crowd.step(np.asarray([0, 1]))[0][:, 0].tolist() == [np.float32(-0.2), np.float32(0.2)]
-    assert Job.from_json(job.to_json()).maker()().unwrapped.action_space == spaces.Discrete(2, start=7)
+    assert from_json(job.to_json()).maker()().unwrapped.action_space == spaces.Discrete(2, start=7)

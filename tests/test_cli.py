@@ -16,11 +16,11 @@ from tenuto.cli import commands
 from tenuto.errors import UserError
 from tenuto.experiments import reproduce
 from tenuto.runs import folders, runner, storage
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.trainers import compiled
 
-JOB = Job("chain-10", "ddqn", seeds=2, episodes=100)
+JOB = job_for("chain-10", "ddqn", seeds=2, episodes=100)
 
 
 def train(out: Path, *words: str, env: str = "chain-10", agent: str = "ddqn") -> list[str]:
@@ -232,7 +232,7 @@ def lose_arrays(path: Path) -> None:
 
 
 def lose_clock(path: Path) -> None:
-    arrays, _ = storage.load(path)
+    arrays, _, _ = storage.load(path)
     storage.save(path, arrays, {})
 
 
@@ -240,7 +240,7 @@ def lose_clock(path: Path) -> None:
 def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureFixture[str], run_folder: Path, damage):
     """A true checkpoint, but for its damage: what a program of this job would save before its first step."""
     folders.claim(JOB, run_folder)
-    program = compiled.Program(JOB.tasks(), [0, 1])
+    program = compiled.CompiledProgram(JOB.tasks, [0, 1])
     program.begin()
     kept = Records.empty(2, program.max_length, program.places)
     arrays = storage.leaves_of(program.state())

@@ -1,11 +1,13 @@
 """What the documents show in Python runs, their commands are commands, and their numbers are those of the results."""
 
+import inspect
 import json
 import os
 import pkgutil
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +22,9 @@ from tenuto.runs import needs
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-
-
+RESULTS, SPEED, AGENTS, HOST = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("results", "speed", "agents", "design-host")
+)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 STEPS = 200
@@ -49,8 +52,10 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("page", [page for page in PAGES if python_in(page)], ids=lambda page: page.name)
-def test_python_in_the_documents_runs(page: Path):
+def test_python_in_the_documents_runs(page: Path, capsys: pytest.CaptureFixture[str]):
     exec(compile(python_in(page), page.name, "exec"), {"__name__": "a_page"})
+    if page.name == "README.md":
+        assert re.fullmatch(r"push (left|right) for \d+ steps\n", capsys.readouterr().out)
 
 
 @pytest.mark.usefixtures("short")
@@ -85,23 +90,118 @@ def test_all_that_the_paper_is_mapped_to_is_there():
             pkgutil.resolve_name(f"tenuto.{name}")
 
 
-def test_the_documentation_builds_without_a_warning(tmp_path: Path):
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
-        cwd=ROOT,
+def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """The documentation of the repository at `root`, as `make docs` builds it."""
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
+        cwd=root,
         capture_output=True,
         text=True,
         env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
     )
-    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path: Path):
+    done = build(ROOT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
     assert (tmp_path / "index.html").exists()
+    assert (tmp_path / "results" / "chain" / "table" / "index.html").exists()  # linked, and outside of docs/
+    reference = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "index.html").read_text())
+    assert all(name in reference for name in inspect.signature(api.train).parameters)
+    assert "mkdocs build --strict" in (ROOT / "Makefile").read_text()
+    assert "--quiet" not in re.findall(r"mkdocs build(.*?)#", (ROOT / "Makefile").read_text())[0]
+
+
+@pytest.fixture
+def small_copy(tmp_path: Path) -> Path:
+    """The documentation's configuration, with two pages of its own; all links in them are alive."""
+    docs = tmp_path / "copy" / "docs"
+    docs.mkdir(parents=True)
+    config = (ROOT / "mkdocs.yml").read_text()
+    (docs.parent / "mkdocs.yml").write_text(re.sub(r"^nav:\n(?:  .*\n)*", "", config, flags=re.MULTILINE))
+    shutil.copyfile(ROOT / "docs" / "links.py", docs / "links.py")
+    (docs.parent / "results").mkdir()
+    (docs.parent / "results" / "there.json").write_text("{}")
+    (docs / "other.md").write_text("# Other\n")
+    (docs / "index.md").write_text("[a page](other.md), [an anchor](other.md#other), [a file](../results/there.json)\n")
+    return docs.parent
+
+
+def test_a_linked_file_outside_of_the_pages_is_part_of_the_site(small_copy: Path, tmp_path: Path):
+    assert build(small_copy, tmp_path / "site").returncode == 0
+    assert (tmp_path / "site" / "results" / "there.json").exists()
+    assert 'href="results/there.json"' in (tmp_path / "site" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        "[a page](nowhere.md)",
+        "[an anchor](other.md#nowhere)",
+        "[an anchor of its own](#nowhere)",
+        "[a folder](nowhere)",
+        "[a file outside](../results/nowhere.json)",
+        "[an absolute link](/other.md)",
+        "![a picture](nowhere.png)",
+    ],
+)
+def test_a_dead_link_fails_the_build(dead: str, small_copy: Path, tmp_path: Path):
+    with open(small_copy / "docs" / "index.md", "a") as page:
+        page.write(f"\n{dead}\n")
+    done = build(small_copy, tmp_path / "site")
+    assert done.returncode != 0
+    assert "nowhere" in done.stderr or "/other.md" in done.stderr
+
+
+def test_links_of_the_readme_lead_somewhere():
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", README)
+    assert len(links) > 15
+    for path, anchor in links:
+        assert (ROOT / path).exists(), path
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", (ROOT / path).read_text(), re.MULTILINE)
+            assert anchor in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], anchor
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 130
+
+
+def test_lines_of_the_documents_are_wrapped():
+    """All but those that cannot be broken: of tables, code and pictures."""
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        assert not [line for line in prose.splitlines() if len(line) > 122 and not line.startswith(("|", "  |", "!["))]
+
+
+# Old ways of saying things; docs/glossary.md has the words for them.
+AVOIDED = ("hangs on", "anew", "such a one", "so many", "heed", "judged", "mended")
+
+
+def test_documents_use_the_words_of_the_glossary():
+    for page in (*PAGES, ROOT / "CHANGELOG.md"):
+        text = " ".join(page.read_text().split())
+        assert not [phrase for phrase in AVOIDED if re.search(rf"\b{phrase}\b", text)], page.name
+
+
+def test_the_picture_in_the_readme_is_small():
+    assert (ROOT / "docs" / "hold.gif").stat().st_size < 400_000
 
 
 def test_the_table_of_mountain_car_in_the_readme_is_that_of_the_results():
     assert (ROOT / "results" / "mountain_car" / "table.md").read_text().strip() in README
 
 
-def test_the_catalogue_in_the_readme_is_the_catalogue():
+def test_the_returns_on_cartpole_are_those_of_the_results():
+    table = (ROOT / "results" / "cartpole" / "table.md").read_text()
+    found = re.findall(r"mean over lanes ([\d.]+), 95% interval ([\d.]+) to ([\d.]+)", table)
+    assert len(found) == 2
+    for mean, low, high in found:
+        assert f"{mean} [{low}, {high}]" in " ".join(RESULTS.split())
+
+
+def test_the_catalogue_in_the_documents_is_the_catalogue():
     from tenuto import agents
     from tenuto.actions import DDPG, SAC, TD3, BootstrappedQ, DoubleQ, Uniform
     from tenuto.agents import Agent
@@ -115,14 +215,22 @@ def test_the_catalogue_in_the_readme_is_the_catalogue():
             *(Figar, Joint, SkipQ, Uncertain, Zeta),
         )
     }
-    shown = re.findall(r"^\| `([\w-]+)` \| .* \| `(Agent\(.*\))` \|$", README, re.MULTILINE)
-    assert {name: eval(code, parts) for name, code in shown} == {n: e.agent for n, e in agents.CATALOGUE.items()}
+    catalogue = {name: entry.agent for name, entry in agents.CATALOGUE.items()}
+
+    def shown(page: str) -> dict[str, Agent]:
+        rows = re.findall(r"^\| `([\w-]+)` \| .* \| `(Agent\(.*\))` \|$", page, re.MULTILINE)
+        return {name: eval(code, parts) for name, code in rows}
+
+    assert shown(AGENTS) == catalogue
+    few = shown(README)
+    assert len(few) == 5
+    assert few == {name: catalogue[name] for name in few}
 
 
 def rows_of(agent: str, label: str) -> list[list[str]]:
-    """The README's table rows about an agent with this label (`released`, `text`, published), cell by cell."""
+    """The results page's table rows about an agent with this label (`released`, `text`, published), cell by cell."""
     found, current = [], ""
-    for line in README.splitlines():
+    for line in RESULTS.splitlines():
         parts = [part.strip() for part in line.strip("|").split("|")]
         if not line.startswith("|") or len(parts) < 4:
             current = ""
@@ -137,7 +245,7 @@ def rows_of(agent: str, label: str) -> list[list[str]]:
     ("experiment", "table", "settings", "turned"),
     [("chain", "tab:nchain_auc", ("released", "text"), True), ("gridworlds", "tab:gid_result", ("released",), False)],
 )
-def test_the_numbers_in_the_readme_are_those_of_the_results(experiment, table, settings, turned):
+def test_the_numbers_in_the_documents_are_those_of_the_results(experiment, table, settings, turned):
     cells = json.loads((ROOT / "results" / experiment / "cells.json").read_text())
     mine = [c for c in cells if c["table"] == table]
     agents = dict.fromkeys(c["row"] if turned else c["column"] for c in mine)
@@ -154,7 +262,7 @@ def test_the_numbers_in_the_readme_are_those_of_the_results(experiment, table, s
                 assert theirs in [[float(x) for x in row] for row in rows_of(agent, "published")]
 
 
-def test_the_pendulum_numbers_in_the_readme_are_those_of_the_results():
+def test_the_pendulum_numbers_in_the_documents_are_those_of_the_results():
     cells = json.loads((ROOT / "results" / "pendulum" / "cells.json").read_text())
     found = {(c["table"], c["column"], c["row"]): c for c in cells if c["setting"] == "released"}
 
@@ -171,12 +279,12 @@ def test_the_pendulum_numbers_in_the_readme_are_those_of_the_results():
         f"{c['mean']:+.1f} [{c['ci95'][0]:.1f}, {c['ci95'][1]:.1f}]"
         for c in row("differences", "ute-ddpg - temporl-ddpg")
     ]
-    assert " | ".join(pair) in README
+    assert " | ".join(pair) in RESULTS
     alone = found["tab:pendulum", "ddpg", "1"]
-    assert f"{alone['mean']:.1f} [{alone['ci95'][0]:.1f}, {alone['ci95'][1]:.1f}]" in README
+    assert f"{alone['mean']:.1f} [{alone['ci95'][0]:.1f}, {alone['ci95'][1]:.1f}]" in RESULTS
 
 
-def test_the_atari_numbers_in_the_readme_are_those_of_the_results():
+def test_the_atari_numbers_in_the_documents_are_those_of_the_results():
     def told(mean: float, ci95: list[float]) -> str:
         return f"{mean:.0f} [{ci95[0]:.0f}, {ci95[1]:.0f}]"
 
@@ -188,16 +296,16 @@ def test_the_atari_numbers_in_the_readme_are_those_of_the_results():
         published = f"{cell['published']:,.0f}" if cell["published"] else ""
         lives = told(**training[agent]) if agent in training else ""
         row = [published, told(cell["mean"], cell["ci95"]), lives]
-        shown = [line for line in README.splitlines() if line.startswith(f"| `{agent}`")]
+        shown = [line for line in RESULTS.splitlines() if line.startswith(f"| `{agent}`")]
         assert row in [[part.strip() for part in line.strip("|").split("|")][1:] for line in shown]
 
 
 def test_the_speeds_on_atari_are_those_that_were_measured():
-    """In the README, in the documents, and in what a run is guessed to take."""
+    """In the tables, in brief and in full, on the page for users, and in what a run is guessed to take."""
     lines = map(json.loads, (ROOT / "results" / "benchmarks" / "atari_h200.jsonl").read_text().splitlines())
     measured = [line for run in lines if run["agent"] == "ute" for line in run["measured"]]
     rates = {(line["precision"], line["lanes"]): line for line in measured}
-    page = (ROOT / "docs" / "atari.md").read_text()
+    page = " ".join((ROOT / "docs" / "atari.md").read_text().split())
     for lanes in (1, 7, 28):
         brief, exact = [f"| {lanes} |"], [f"| {lanes} | {rates['bfloat16', lanes]['groups']} |"]
         for precision in ("bfloat16", "tensorfloat32"):
@@ -205,8 +313,12 @@ def test_the_speeds_on_atari_are_those_that_were_measured():
             rate, times = line["env_steps_per_s"], line["times_theirs"]
             brief.append(f"{rate:,} | {times if lanes == 1 else round(times)} times |")
             exact.append(f"{rate:,} ({line['slowest']:,} to {line['fastest']:,}) | {times} times |")
-        assert " ".join(brief) in README
-        assert " ".join(exact) in page
+        assert " ".join(brief) in SPEED
+        assert " ".join(exact) in HOST
+        if lanes > 1:
+            assert all(
+                f"{rates[precision, lanes]['env_steps_per_s']:,}" in page for precision in ("bfloat16", "tensorfloat32")
+            )
         assert needs.SPEEDS["gpu"][lanes] == rates["tensorfloat32", lanes]["env_steps_per_s"]
 
 

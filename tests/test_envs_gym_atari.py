@@ -19,7 +19,7 @@ from tenuto.envs.gym.atari import Atari, Emulators, emulation
 from tenuto.envs.gym.vector import JUDGING, TRAINING
 from tenuto.errors import UserError
 from tenuto.experiments.published_atari import GAMES
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.settings import atari
 
 
@@ -338,14 +338,14 @@ def test_a_lane_is_shown_stacks_that_begin_anew_with_each_episode():
 
 def test_a_game_by_another_name_is_refused_with_the_right_one():
     with pytest.raises(UserError, match=r"unknown game 'roadrunner': did you mean 'road_runner'\?") as problem:
-        Job("atari-roadrunner", "ute")
+        job_for("atari-roadrunner", "ute")
     assert "\n" not in str(problem.value)
 
 
 def test_without_the_emulator_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     with pytest.raises(UserError, match=r"pip install 'tenuto\[atari\]'"):
-        Job("atari-road_runner", "ute")
+        job_for("atari-road_runner", "ute")
 
 
 def test_an_option_that_no_game_has_is_refused():

@@ -10,7 +10,7 @@ from tenuto.errors import UserError
 
 @pytest.mark.parametrize("name", ["lava-cliff", "lava-bridge", "lava-zigzag", "lava:x", "lava:maps/own.txt"])
 def test_lava_maps_and_files_are_of_one_family(name):
-    assert registry.family(name) == "lava"
+    assert registry.family_name(name) == "lava"
 
 
 @pytest.mark.parametrize("name", ["lava-brigde", "Lava-Bridge", "lava_bridge"])
@@ -36,7 +36,7 @@ def test_environments_by_name(name, old_rule):
     assert isinstance(env, Pendulum)
     assert env.old_rule is old_rule
     assert env.longest_episode() == LIMIT
-    assert registry.family(name) == "pendulum"
+    assert registry.family_name(name) == "pendulum"
     assert name in registry.ENVIRONMENTS
 
 

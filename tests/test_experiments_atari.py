@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tenuto.experiments.captions import caption
 
 from tenuto import cli
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, atari, measures
 from tenuto.experiments import published_atari as published
 from tenuto.experiments import reproduce as work
-from tenuto.experiments.captions import caption
 from tenuto.experiments.experiment import Entry, Source
 from tenuto.report import cells, tables
 from tenuto.report.cells import Cell
 from tenuto.runs import storage
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import Job, job_for
 from tenuto.runs.records import Records
 from tenuto.settings.atari import SETTINGS, STEPS
 
@@ -148,12 +148,12 @@ def test_main_has_a_job_for_each_agent_with_the_papers_best_values_and_numbers()
     listed = described(made("main", "qbert", "ddqn", "ez-greedy", "ute-1step", "ute", "ute-adaptive", "random"))
     job = {"setting": "released", "seeds": 2, "steps": 2_500_000}
     expected = {
-        "ddqn": (278.3, 312.9, Job("atari-qbert", "ddqn", **job)),
-        "ez-greedy": (392.8, 438.3, Job("atari-qbert", "ez-greedy", **job, mu=(1.5,))),
-        "ute-1step": (387.3, 423.1, Job("atari-qbert", "ute-1step", **job, lam=(-1.0,))),
-        "ute": (582.5, 558.7, Job("atari-qbert", "ute", **job, lam=(-1.0,))),
-        "ute-adaptive": (581.4, 602.5, Job("atari-qbert", "ute-adaptive", **job)),
-        "random": (None, None, Job("atari-qbert", "random", **job | {"steps": 30_000})),
+        "ddqn": (278.3, 312.9, job_for("atari-qbert", "ddqn", **job)),
+        "ez-greedy": (392.8, 438.3, job_for("atari-qbert", "ez-greedy", **job, mu=(1.5,))),
+        "ute-1step": (387.3, 423.1, job_for("atari-qbert", "ute-1step", **job, lam=(-1.0,))),
+        "ute": (582.5, 558.7, job_for("atari-qbert", "ute", **job, lam=(-1.0,))),
+        "ute-adaptive": (581.4, 602.5, job_for("atari-qbert", "ute-adaptive", **job)),
+        "random": (None, None, job_for("atari-qbert", "random", **job | {"steps": 30_000})),
     }
     assert {column: found for (table, _, column), found in listed.items() if table == atari.RESULTS} == expected
     lengths = {column: found for (table, _, column), found in listed.items() if table == "lengths"}
@@ -163,22 +163,22 @@ def test_main_has_a_job_for_each_agent_with_the_papers_best_values_and_numbers()
 @emulator
 def test_a_short_run_has_as_short_a_random_one():
     (random,) = made("main", "pong", "random", steps=400)
-    assert random.source.job.steps == 400
+    assert random.source.job.request.steps == 400
 
 
 @emulator
 def test_lambdas_and_mus_are_lanes_of_one_job():
     listed = made("lambdas", "pong", "ute")
     (job,) = {e.source.job for e in listed}
-    assert job == Job("atari-pong", "ute", setting="released", seeds=2, steps=STEPS, lam=published.LAMS)
+    assert job == job_for("atari-pong", "ute", setting="released", seeds=2, steps=STEPS, lam=published.LAMS)
     returns = {e.column: e for e in listed if e.table == "tab:atari_result_rs"}
     assert (returns["ute lam=-0.2"].published, returns["ute lam=-0.2"].published_sd) == (19.1, 2.5)
     for e in listed:
-        mine = [lane for lane, is_mine in zip(job.lanes(), e.source.mine(), strict=True) if is_mine]
+        mine = [lane for lane, is_mine in zip(job.lanes, e.source.mine(), strict=True) if is_mine]
         assert [lane["seed"] for lane in mine] == [0, 1]
         assert {f"ute lam={lane['lam']}" for lane in mine} == {e.column}
     listed = made("mus", "pong", "ez-greedy")
-    assert {e.source.job.mu for e in listed} == {(1.5, 1.75, 2.0, 2.25, 2.5)}
+    assert {e.source.job.request.mu for e in listed} == {(1.5, 1.75, 2.0, 2.25, 2.5)}
     assert [e.published for e in listed] == [19.7, 18.4, 19.8, 19.4, 19.9]
     assert [sum(e.source.mine()) for e in listed] == [2] * 5
 
@@ -186,7 +186,7 @@ def test_lambdas_and_mus_are_lanes_of_one_job():
 @emulator
 def test_fixed_repeats_are_jobs_of_their_own_and_that_of_4_is_the_one_of_main():
     listed = described(made("fixed", "pong", "fixed-j", "ddqn", "random"))
-    held = {column: job.max_length for (table, _, column), (_, _, job) in listed.items() if table == "fixed"}
+    held = {column: job.request.max_length for (table, _, column), (_, _, job) in listed.items() if table == "fixed"}
     assert held == {"j = 2": 2, "j = 4": None, "j = 6": 6, "j = 8": 8, "j = 10": 10}
     main = described(made("main", "pong", "fixed-j", "ddqn", "random"))
     assert listed["fixed", "pong", "j = 4"][2] == main[atari.RESULTS, "pong", "fixed-j"][2]
@@ -199,15 +199,15 @@ def test_ablations_and_ensembles_share_the_jobs_of_main():
     main = {e.source.job for e in made("main", "seaquest", *atari.COLUMNS)}
     ablations = {e.source.job for e in made("ablations", "seaquest", *atari.COLUMNS)}
     ensemble = {e.source.job for e in made("ensemble", "seaquest", *atari.COLUMNS)}
-    assert {job.agent for job in ablations - main} == {"joint-options"}
-    assert {job.agent for job in ensemble - main} == {"full-ensemble"}
-    assert {job.agent for job in ablations} == set(atari.AGENTS["ablations"])
+    assert {job.request.agent for job in ablations - main} == {"joint-options"}
+    assert {job.request.agent for job in ensemble - main} == {"full-ensemble"}
+    assert {job.request.agent for job in ablations} == set(atari.AGENTS["ablations"])
 
 
 @emulator
 def test_a_game_that_is_not_the_papers_has_the_settings_values_and_no_published_number():
     listed = described(made("main", "breakout", "ute", "ez-greedy"))
-    assert {(job.lam, job.mu) for _, _, job in listed.values()} == {(None, None)}
+    assert {(job.request.lam, job.request.mu) for _, _, job in listed.values()} == {(None, None)}
     assert {found[:2] for found in listed.values()} == {(None, None)}
     assert {e.published for e in made("lambdas", "breakout", "ute")} == {None}
 
@@ -268,7 +268,7 @@ def test_the_end_of_training_is_its_last_100_000_steps(
 ):
     kept = records_of(np.random.default_rng(0), 4, evaluated)
     monkeypatch.setattr(measures, "records_of", lambda source, folder: kept)
-    job = Job("atari-pong", "ute", setting="released", seeds=2, steps=steps, lam=(0.5, -0.5))
+    job = job_for("atari-pong", "ute", setting="released", seeds=2, steps=steps, lam=(0.5, -0.5))
     source = Source(job, {"lam": -0.5})  # the last two lanes
     returns, lengths = [], []
     for lane in (2, 3):
@@ -397,10 +397,10 @@ def finish(job: Job, folder: Path, rng: np.random.Generator, offset: float) -> N
     """Leave what a job of 30,000 steps would, without training."""
     where = folder / "jobs" / job.name
     where.mkdir(parents=True, exist_ok=True)
-    kept = records_of(rng, len(job.lanes()), [10_000, 20_000, 30_000])
+    kept = records_of(rng, len(job.lanes), [10_000, 20_000, 30_000])
     arrays = kept.arrays() | {"evaluation_returns": kept["evaluation_returns"] + np.float32(offset)}
     storage.save(where / "records.npz", arrays, {"job": job.to_json()})
-    lanes = [lane | {"diverged": -1} for lane in job.lanes()]
+    lanes = [lane | {"diverged": -1} for lane in job.lanes]
     storage.write_json(where / "summary.json", {"seconds": 6.0, "lanes": lanes})
 
 
@@ -414,7 +414,7 @@ def test_a_report_has_every_table_and_figure_and_forgets_an_average_over_fewer_g
     for asked in (yardsticks, all_parts + others):
         wanted = work.entries_of(experiment, asked, 2, 30_000)
         for job in work.distinct_jobs(work.together(wanted)):
-            finish(job, folder, rng, offset=-60.0 if job.agent == "random" else 0.0)
+            finish(job, folder, rng, offset=-60.0 if job.request.agent == "random" else 0.0)
         ever = work.together(work.entries_of(experiment, work.remember(folder, list(wanted)), 2, 30_000))
         work.write_report(experiment, ever, folder, command="x")
         averages = {c.row for c in cells.read(folder) if c.row.startswith("average")}

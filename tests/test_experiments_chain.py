@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from tenuto.envs.chain import LEFT, RIGHT
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 
 LANES, EPISODES = 4, 300
 
 
 def train(job):
     """The job's records and each lane's brain."""
-    program = Program(job.tasks(), [lane["seed"] for lane in job.lanes()])
+    program = CompiledProgram(job.tasks, [lane["seed"] for lane in job.lanes])
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     while kept["count"].min() < EPISODES:
@@ -24,7 +24,7 @@ def train(job):
 
 @pytest.fixture(scope="module")
 def ute():
-    return train(Job("chain-10", "ute", seeds=LANES, episodes=EPISODES, lam=(2.0,)))
+    return train(job_for("chain-10", "ute", seeds=LANES, episodes=EPISODES, lam=(2.0,)))
 
 
 def test_ute_solves_the_chain_in_most_lanes(ute):
@@ -49,7 +49,7 @@ def test_ute_knows_that_right_is_better_all_the_way(ute):
 
 
 def test_random_actions_hardly_ever_reach_the_prize():
-    kept, brain = train(Job("chain-10", "random", seeds=LANES, episodes=EPISODES))
+    kept, brain = train(job_for("chain-10", "random", seeds=LANES, episodes=EPISODES))
     assert brain.action == ()
     assert (kept["returns"].mean(1) < 0.2).all()
     assert (kept["returns"] >= 0).all()

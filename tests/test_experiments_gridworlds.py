@@ -19,10 +19,10 @@ from tenuto.experiments.experiment import Source
 from tenuto.extensions import Situation
 from tenuto.report import cells
 from tenuto.runs import folders, runner
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.spaces import Discrete
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.devices import XLA_FLAGS
 
 NAMES = tuple(f"lava-{name}" for name in MAPS)
@@ -30,7 +30,7 @@ SEEDS = 3
 EPISODES, STEPS = 600, 20_000  # whichever a lane has done first
 
 
-JOB = Job(NAMES, "ute", "text", seeds=SEEDS, episodes=EPISODES, schedule="log", heads=3)
+JOB = job_for(NAMES, "ute", "text", seeds=SEEDS, episodes=EPISODES, schedule="log", heads=3)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +45,8 @@ def trained():
 def train():
     """UTE on all three maps in one program, with fewer heads, samples and episodes than the paper's."""
     few = {"batch": 16, "extension_batch": 16}
-    tasks = [dataclasses.replace(task, plan=dataclasses.replace(task.plan, **few)) for task in JOB.tasks()]
-    program = Program(tasks, [lane["seed"] for lane in JOB.lanes()], jax.local_devices())
+    tasks = [dataclasses.replace(task, plan=dataclasses.replace(task.plan, **few)) for task in JOB.tasks]
+    program = CompiledProgram(tasks, [lane["seed"] for lane in JOB.lanes], jax.local_devices())
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     while kept["count"].min() < EPISODES and program.t < STEPS:
@@ -84,7 +84,7 @@ def follow(task, networks, lane):
 
 def test_the_greedy_policy_of_ute_reaches_the_goal_of_every_map(trained):
     job, _, networks = trained
-    tasks = job.tasks()
+    tasks = job.tasks
     for i, name in enumerate(NAMES):
         ways = [follow(tasks[lane], networks, lane) for lane in range(SEEDS * i, SEEDS * (i + 1))]
         reached = [(steps, decisions) for reward, steps, decisions in ways if reward == 1.0]
@@ -111,7 +111,7 @@ def test_training_returns_rise_and_lanes_count_only_their_own_episodes(trained):
 def test_the_ensemble_is_unsure_where_it_is_wrong(trained):
     """The rank correlation between the heads' spread and their true error, which `reproduce` reports."""
     job, _, networks = trained
-    tasks = job.tasks()
+    tasks = job.tasks
     guesses = [exact.compare(task, networks, [i])[0].only_whole() for i, task in enumerate(tasks)]
     assert np.median([guess.rank_correlation() for guess in guesses]) > 0.3
     surest = [np.argsort(guess.spread)[: len(guess.spread) // 5] for guess in guesses]
@@ -134,7 +134,7 @@ def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_s
 
     def live(name):
         task = tiny_task(name, env=registry.make("lava-bridge"), learn_every=1)
-        program = Program([task] * 2, (7, 3))
+        program = CompiledProgram([task] * 2, (7, 3))
         program.begin()
         before = program.networks()
         chunk = program.advance(60)
@@ -183,7 +183,7 @@ def test_a_cell_is_made_of_its_own_lanes(made):
     for entry in entries:
         if entry.measure != "auc":
             continue
-        lanes = entry.source.job.lanes()
+        lanes = entry.source.job.lanes
         returns = folders.read_records(measures.folder_of(entry.source, made))["returns"]
         map_, schedule = entry.row.split()
         mine = [
@@ -224,7 +224,7 @@ def test_coverage_and_calibration_are_those_of_the_kept_records_and_networks(mad
 
 
 def test_a_source_that_names_lanes_a_job_has_not_is_an_error():
-    job = Job("lava-bridge", "ddqn", seeds=2, schedule=("log", "fixed"))
+    job = job_for("lava-bridge", "ddqn", seeds=2, schedule=("log", "fixed"))
     assert Source(job, {"env": "lava-bridge", "schedule": "fixed"}).mine() == [False, False, True, True]
     for wrong in ({"env": "lava-zigzag"}, {"schedule": "linear"}, {"lam": 2.0}):
         with pytest.raises(AssertionError, match="no lane"):
@@ -234,7 +234,7 @@ def test_a_source_that_names_lanes_a_job_has_not_is_an_error():
 def test_a_run_stopped_while_some_lanes_rest_goes_on_to_the_same_records(tmp_path):
     """On an own map, by random walks: their lanes have done their episodes at different times."""
     (tmp_path / "map.txt").write_text("S#G\n...\n")
-    job = Job(f"lava:{tmp_path}/map.txt", "random", seeds=4, episodes=400)
+    job = job_for(f"lava:{tmp_path}/map.txt", "random", seeds=4, episodes=400)
     whole = runner.run(job, tmp_path / "whole")
     chunks = []
     with pytest.raises(runner.Interrupted):
@@ -272,7 +272,7 @@ def test_the_command_line_trains_on_a_map_of_ones_own_and_draws_it(tmp_path, cap
     }
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert folders.load_job(tmp_path / "run").tasks()[0].env.rows() == ("S.", ".G")
+    assert folders.load_job(tmp_path / "run").tasks[0].env.rows() == ("S.", ".G")
 
 
 @pytest.mark.parametrize(

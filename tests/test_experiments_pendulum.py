@@ -14,7 +14,7 @@ from tenuto.experiments import EXPERIMENTS, pendulum, published
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.report import cells
 from tenuto.runs import folders, runner
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.runs.runner import Interrupted
 
@@ -133,7 +133,7 @@ def test_the_last_third_is_a_lanes_own_and_ends_with_its_training():
 
 
 def test_evaluation_can_be_asked_for_elsewhere(tmp_path):
-    job = Job("chain-5", "random", seeds=2, episodes=30, evaluate_every=100, evaluation_episodes=3)
+    job = job_for("chain-5", "random", seeds=2, episodes=30, evaluate_every=100, evaluation_episodes=3)
     runner.run(job, tmp_path / "chain")
     kept = folders.read_records(tmp_path / "chain")
     assert kept["evaluation_returns"].shape[2] == 3
@@ -184,10 +184,10 @@ def test_experiments_that_cannot_be_made_are_refused(words, told, tmp_path, caps
 
 
 def test_lambda_can_be_fixed_where_a_bandit_would_pick_it():
-    tasks = Job("pendulum-v1", "ute-ddpg", seeds=1, lam=(-1.0, 0.5)).tasks()
+    tasks = job_for("pendulum-v1", "ute-ddpg", seeds=1, lam=(-1.0, 0.5)).tasks
     assert [task.agent.lam.lam for task in tasks] == [-1.0, 0.5]
     with pytest.raises(UserError, match="takes no --lam"):
-        Job("pendulum-v1", "temporl-ddpg", lam=(1.0,))
+        job_for("pendulum-v1", "temporl-ddpg", lam=(1.0,))
 
 
 def test_settings_differ_in_what_the_paper_says_and_its_code_does():

@@ -118,7 +118,7 @@ def test_cells_and_lanes_that_were_lost_are_made_again(made: Path, tmp_path: Pat
 def test_the_summary_of_each_job_names_its_configuration(made: Path):
     for folder in (made / "jobs").iterdir():
         summary = storage.read_json(folder / "summary.json")
-        assert jobs.Job.from_json(summary["job"]).name == folder.name
+        assert jobs.from_json(summary["job"]).name == folder.name
 
 
 def test_parts_share_jobs_so_that_asking_for_more_trains_nothing_again():

@@ -12,7 +12,7 @@ from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, lane_of
 from tenuto import loop
 from tenuto.envs.chain import ChainState
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
 
 AGENTS = ("ddqn", "dar", "temporl", "ute")
@@ -58,7 +58,7 @@ def run_on_host(agent):
         moment = Moment(now, int(option.action), reward, time == HORIZON, bool(decided), int(option.length), lam)
         stream.append(moment)
         total += np.float32(reward)
-        assert (int(event.place), bool(event.over), float(event.episode_return)) == (now, moment.over, total)
+        assert (int(event.place), bool(event.over), float(event.notes["returns"])) == (now, moment.over, total)
         assert int(event.length) == (moment.length if decided else 0)
         if moment.over:
             place, time, total = 1, 0, np.float32(0)
@@ -70,7 +70,7 @@ def run_on_host(agent):
 
 def run_compiled(agent):
     """The same seed as one of two lanes of a compiled program: its chunks joined, and the lane after them."""
-    program = Program([tiny_task(agent)] * 2, (SEED, 3))
+    program = CompiledProgram([tiny_task(agent)] * 2, (SEED, 3))
     program.begin()
     chunks = [program.advance(2) for _ in range(ROUNDS // 2)]
     lane = program.state()[0]._replace(step_key=(), learn_key=())
@@ -98,7 +98,7 @@ def test_records_of_the_compiled_loop_are_those_of_the_host_loop(both, agent):
     assert len(episodes) == ROUNDS == sum(chunk.finished for chunk in chunks)
 
     def rows(name):
-        return np.concatenate([getattr(chunk, name)[: chunk.finished] for chunk in chunks])
+        return np.concatenate([chunk.episodes[name][: chunk.finished] for chunk in chunks])
 
     np.testing.assert_allclose(rows("returns"), [sum(m.reward for m in e) for e in episodes], rtol=1e-6)
     assert rows("steps").tolist() == [len(e) for e in episodes]

@@ -293,7 +293,7 @@ def test_option_values_with_an_eye_of_their_own_leave_that_of_action_values_alon
     """Where it is one eye, that they move it is in the update by hand."""
     task = tiny("temporl", one_eye=False)
     lane = begun(task)
-    learn = jax.jit(lambda task, lane, t: loop.learn_how_long(task, loop.study_how_long(task, lane, t), t))
+    learn = jax.jit(lambda task, lane, t: loop.update_option_values(task, loop.begin_update(task, lane, t), t))
     after = learn(task, lane, jnp.int32(STORED)).brain
     assert_same(after.action, lane.brain.action)
     assert_same(after.action_optimisers, lane.brain.action_optimisers)
@@ -351,7 +351,7 @@ def judged(task: Task, networks: Networks, obs: jax.Array, clocks: jax.Array) ->
     """What a lane does on seeing this, at some clocks."""
 
     def one(clock: jax.Array) -> Any:
-        return loop.judge(task, networks, obs, loop.draw(task, jax.random.key(4), clock))
+        return loop.decide_best(task, networks, obs, loop.draw(task, jax.random.key(4), clock))
 
     return jax.vmap(one)(clocks)
 

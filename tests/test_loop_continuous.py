@@ -43,11 +43,12 @@ from tenuto.extensions import Figar, Joint, Situation, SkipQ, Uncertain
 from tenuto.loop import Lane, Networks, Task
 from tenuto.nets import SharedTrunk
 from tenuto.plan import Plan, Polyak
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.schedules import fixed
 from tenuto.spaces import Discrete
 from tenuto.trainers import compiled
-from tenuto.trainers.compiled import EVALUATION, Evaluation, Program
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import EVALUATION_FOLD, Evaluation
 
 # --- exploration, judgement and warm-up ------------------------------------------------------------------------
 
@@ -146,7 +147,7 @@ class Life(NamedTuple):
     untouched: bool  # whether evaluating left every state as it was
 
 
-def readable(program: Program) -> Any:
+def readable(program: CompiledProgram) -> Any:
     """All lanes' state as plain arrays."""
     return on_host(program.state())
 
@@ -163,7 +164,7 @@ def in_haste() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def life() -> Life:
-    program = Program([SWINGER] * len(SEEDS), SEEDS)
+    program = CompiledProgram([SWINGER] * len(SEEDS), SEEDS)
     with in_haste():
         program.begin()
     clocks, states, evaluations, untouched = [], [], [], []
@@ -203,13 +204,13 @@ def test_a_programs_choices_are_uniform_in_its_warm_up_and_its_own_after(life: L
     assert len(own) == 5 * len(SEEDS), "from step 20 on"
 
 
-judge, draw = quick(loop.judge), quick(loop.draw)
+judge, draw = quick(loop.decide_best), quick(loop.draw)
 
 
 @quick
 def episode_keys(key: Array, t: Array) -> tuple[Array, Array, Array]:
     """Of each episode: its key, that of its start, and that of its other luck at clock t."""
-    keys = jax.random.split(jax.random.fold_in(key, EVALUATION), EPISODES)
+    keys = jax.random.split(jax.random.fold_in(key, EVALUATION_FOLD), EPISODES)
     start, play = jax.vmap(jax.random.split)(keys).T
     return keys, start, jax.vmap(lambda k: jax.random.fold_in(k, t))(play)
 
@@ -278,7 +279,7 @@ def test_evaluation_leaves_the_lanes_untouched(life: Life) -> None:
 
 def test_a_lane_alone_is_judged_as_in_company(life: Life) -> None:
     """To a unit in the last place: for networks this small, jax 0.12 rounds sums over few episodes differently."""
-    alone = Program([SWINGER], SEEDS[2:3])
+    alone = CompiledProgram([SWINGER], SEEDS[2:3])
     lanes, running = life.states[2]
     keys = {name: jax.random.wrap_key_data(getattr(lanes, name)) for name in ("step_key", "learn_key")}
     alone.restore(jax.tree.map(lambda x: x[2:3], (lanes._replace(**keys), running)), life.clocks[2])
@@ -353,12 +354,12 @@ def test_the_best_of_a_constant_lambda_is_the_lambda_itself() -> None:
 )
 def test_a_job_for_the_wrong_agent_is_refused_with_those_that_can(env: str, agent: str, actions: Any) -> None:
     with pytest.raises(UserError, match=f"agent '{agent}' cannot act here") as refusal:
-        Job(env, agent)
+        job_for(env, agent)
     listed = str(refusal.value).split("these can: ")[1].split(", ")
     assert tuple(listed) == able(actions)
     assert agent not in listed
     for name in (listed[0], listed[-1]):
-        Job(env, name)
+        job_for(env, name)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ from tenuto.runs import folders
 def seeing(space: spaces.Space[Any], small: Run) -> Policy:
     """A policy of RANDOM for observations of some space: it has no networks that could mind."""
     interface = Interface(space, spaces.Discrete(2), "here")
-    return Policy(dataclasses.replace(small.job.tasks()[0], env=interface.spec), small[0]._networks, 0)
+    return Policy(dataclasses.replace(small.job.tasks[0], env=interface.spec), small[0]._networks, 0)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_policy_decides_after_saving_and_loading_as_before(trained: Run, tmp_p
 
 
 def test_a_policy_decides_what_the_loop_holds_best_in_that_lane(trained: Run):
-    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks(), jax.jit(loop.judge)
+    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks, jax.jit(loop.judge)
     for lane in range(3):
         mine = lane_of(networks, lane)
         drawn = loop.draw(tasks[lane], jax.random.key(0), jnp.int32(0))
@@ -157,7 +157,7 @@ def test_a_discrete_observation_out_of_range_is_refused(small: Run, obs: int):
 
 @pytest.mark.parametrize("cell", [-1, 60, 3000, 2**16])
 def test_a_cell_off_a_lava_map_is_refused(small: Run, cell: int):
-    on_the_map = dataclasses.replace(small.job.tasks()[0], env=Lava(lava.MAPS["bridge"]))
+    on_the_map = dataclasses.replace(small.job.tasks[0], env=Lava(lava.MAPS["bridge"]))
     learned = Policy(on_the_map, small[0]._networks, 0)
     assert learned.decide(59)[1] == 3
     with pytest.raises(UserError, match="cannot read this"):
@@ -211,7 +211,7 @@ def test_a_call_that_is_refused_leaves_no_temporary_folder(tmp_path: Path, monke
 
 def signs(small: Run, extension: AbstractExtension = Joint((3,))) -> Policy:
     """A policy by hand: 1 where the first number is positive, else 0; each for three steps if nothing else is said."""
-    task = dataclasses.replace(small.job.tasks()[0], agent=Agent(Linear(), extension))
+    task = dataclasses.replace(small.job.tasks[0], agent=Agent(Linear(), extension))
     weights = jnp.asarray([[-1.0, 0, 0, 0], [1.0, 0, 0, 0]])
     return Policy(task, loop.Networks({"weights": weights}, (), jnp.float32(0)), 0)
 

@@ -1,6 +1,5 @@
 """Atari as runs: folders, stops, resumes, refusals and the command line, with small screens and networks."""
 
-import dataclasses
 from pathlib import Path
 
 import jax
@@ -20,9 +19,10 @@ from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
 from tenuto.plan import Periodic, Plan
 from tenuto.runs import folders, needs, runner
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, changed, job_for
 from tenuto.schedules import linear
-from tenuto.trainers import host, interleave
+from tenuto.trainers import interleave
+from tenuto.trainers.program import EnvError
 
 STEPS, SEEDS = 160, 2
 PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
@@ -49,7 +49,7 @@ PLAN = Plan(
 
 def small_job(**changes: object) -> Job:
     fields: dict = {"seeds": SEEDS, "steps": STEPS, "evaluate_every": 80, "evaluation_episodes": 1} | changes
-    return Job("atari-road_runner", "mine", given=Given(spec=GAME, agent=UTE, plan=PLAN), **fields)
+    return job_for("atari-road_runner", "mine", given=Given(spec=GAME, agent=UTE, plan=PLAN), **fields)
 
 
 def networks_of(folder: Path, job: Job) -> list[np.ndarray]:
@@ -73,7 +73,7 @@ def test_a_run_learns_counts_frames_and_says_how_the_game_is_played(finished: tu
     assert all(int(r.split(",")[frames]) == 4 * int(r.split(",")[step]) for r in rows[1:])
     for words in ("game road_runner", "sticky 0.25", "life is episode True", "idle start 30", "side 36"):
         assert words in log
-    brain = jax.vmap(lambda key: loop.start(job.tasks()[0], key).brain)(jax.vmap(jax.random.key)(np.arange(SEEDS)))
+    brain = jax.vmap(lambda key: loop.start(job.tasks[0], key).brain)(jax.vmap(jax.random.key)(np.arange(SEEDS)))
     learned = folders.read_networks(folder, job)
     for old, new in zip(jax.tree.leaves((brain.action, brain.extension)), jax.tree.leaves(learned[:2]), strict=True):
         assert np.isfinite(new).all()
@@ -92,7 +92,7 @@ def test_the_same_seed_gives_the_same_run_again(finished: tuple[Path, Job], tmp_
 
 def test_synchronous_is_another_run(finished: tuple[Path, Job], tmp_path: Path) -> None:
     folder, job = finished
-    waiting = dataclasses.replace(job, synchronous=True)
+    waiting = changed(job, synchronous=True)
     assert waiting.name != job.name
     runner.run(waiting, tmp_path / "waiting")
     both = (networks_of(f, job) for f in (tmp_path / "waiting", folder))
@@ -136,15 +136,15 @@ def test_a_named_game_trains_from_the_command_line(tmp_path: Path, capsys: pytes
 
 
 def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    job = Job("atari-road_runner", "ute", seeds=7, lam=(0.0, -0.5))
+    job = job_for("atari-road_runner", "ute", seeds=7, lam=(0.0, -0.5))
     each = needs.lane_bytes(job)
     assert 0.9e9 < each < 0.96e9  # 706 MB of screens, 17.7 million weights and two moments of each
     monkeypatch.setattr(needs, "memory_of", lambda device: 10 * each)
     with pytest.raises(UserError, match=r"14 lanes .* about 6 fit\. Ask for fewer --seeds .*fewer values of λ"):
         needs.describe([job], 1)
     with pytest.raises(UserError, match="14 lanes"):
-        runner.open_program(job, job.tasks())
-    small = Job("atari-road_runner", "ddqn", seeds=3)
+        runner.open_program(job, job.tasks)
+    small = job_for("atari-road_runner", "ddqn", seeds=3)
     monkeypatch.setattr(needs, "memory_of", lambda device: 5 * needs.lane_bytes(small))
     with pytest.raises(UserError, match=r"3 such jobs at a time do not fit .* fewer agents or games"):
         needs.describe([small] * 3, 3)
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", ["atari", "ALE/RoadRuner-v5", "RoadRunerNoFrameskip-v4"])
 def test_names_that_atari_games_have_elsewhere_lead_to_ours(name: str) -> None:
     with pytest.raises(UserError, match="Atari games are named atari-pong"):
-        Job(name, "ddqn")
+        job_for(name, "ddqn")
 
 
 def test_the_list_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_every_reset_of_a_game_begins_another_that_its_seed_repeats() -> None:
 
 def test_jobs_at_a_time_are_guessed_to_share_the_device() -> None:
     """Lanes take as long together whether they are one job's or seven jobs', and longer one after the other."""
-    seven, one = (Job("atari-pong", "ute", seeds=seeds, steps=1000) for seeds in (7, 1))
+    seven, one = (job_for("atari-pong", "ute", seeds=seeds, steps=1000) for seeds in (7, 1))
     speeds = needs.SPEEDS["gpu"]
     assert needs.guess([seven], 1, "gpu") == pytest.approx(7 * 1000 / speeds[7])
     assert needs.guess([one] * 7, 7, "gpu") == pytest.approx(7 * 1000 / speeds[7])
@@ -195,7 +195,7 @@ def test_jobs_at_a_time_are_guessed_to_share_the_device() -> None:
 def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     job = small_job()
     for asked in ("begin", "send", "receive"):
-        program = runner.open_program(job, job.tasks())
+        program = runner.open_program(job, job.tasks)
         if asked != "begin":
             program.begin()
 
@@ -203,13 +203,13 @@ def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.Mo
             raise RuntimeError("out of cartridges")
 
         monkeypatch.setattr(program._crowd._pairs[0], asked, fail)
-        with pytest.raises(host.Failed, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
+        with pytest.raises(EnvError, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
             program.begin() if asked == "begin" else program.advance(1)
 
 
 def test_a_checkpoint_is_the_same_whatever_the_number_of_groups() -> None:
     """On another device there may be others."""
-    task = small_job().tasks()[0]
+    task = small_job().tasks[0]
     opened = [
         interleave.in_groups(num, [task] * 6, range(6), lambda s, p: Emulators(GAME, s, p), overlap=True)
         for num in (1, 2)
@@ -222,17 +222,17 @@ def test_a_checkpoint_is_the_same_whatever_the_number_of_groups() -> None:
 
 def test_flags_that_mean_nothing_are_refused() -> None:
     with pytest.raises(UserError, match="pixels"):
-        Job("atari-pong", "ddqn", scale_observations=False)
+        job_for("atari-pong", "ddqn", scale_observations=False)
     with pytest.raises(UserError, match="--synchronous is for Atari"):
-        Job("chain-10", "ute", synchronous=True)
+        job_for("chain-10", "ute", synchronous=True)
     with pytest.raises(UserError, match="--env-args"):
-        Job("atari-pong", "ddqn", env_args='{"mode": 1}')
+        job_for("atari-pong", "ddqn", env_args='{"mode": 1}')
     with pytest.raises(UserError, match="--steps, not --episodes"):
-        Job("atari-pong", "ddqn", episodes=5)
+        job_for("atari-pong", "ddqn", episodes=5)
     with pytest.raises(UserError, match="precision 'float16'"):
-        Job("atari-pong", "ddqn", precision="float16")
+        job_for("atari-pong", "ddqn", precision="float16")
 
 
 def test_new_fields_leave_the_names_of_older_runs_as_they_were() -> None:
-    assert not {"precision", "synchronous"} & set(Job("chain-10", "ute").to_json())
-    assert Job("atari-pong", "ddqn", precision="bfloat16").to_json()["precision"] == "bfloat16"
+    assert not {"precision", "synchronous"} & set(job_for("chain-10", "ute").to_json())
+    assert job_for("atari-pong", "ddqn", precision="bfloat16").to_json()["precision"] == "bfloat16"

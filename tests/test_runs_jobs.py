@@ -1,6 +1,5 @@
 """Jobs: which lanes they have, what their tasks are, their names, and how they are spelled in JSON."""
 
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -13,9 +12,9 @@ import pytest
 from tenuto.envs.lava import MAPS
 from tenuto.errors import UserError
 from tenuto.runs import folders, runner
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import Job, changed, from_json, job_for
 
-SWEEP = Job(
+SWEEP = job_for(
     ("lava-zigzag", "lava-cliff"),
     "ute",
     seeds=2,
@@ -33,14 +32,14 @@ def test_environments_and_schedules_are_crossed_with_values_and_seeds_in_order()
             for lam in (0.5, -1.0):
                 for seed in (5, 6):
                     wanted.append({"env": env, "schedule": schedule, "lam": lam, "seed": seed})
-    assert SWEEP.lanes() == wanted
-    assert all(list(lane) == ["env", "schedule", "lam", "seed"] for lane in SWEEP.lanes())
+    assert SWEEP.lanes == wanted
+    assert all(list(lane) == ["env", "schedule", "lam", "seed"] for lane in SWEEP.lanes)
 
 
 def test_each_lane_of_a_sweep_is_trained_on_its_own_map_and_schedule() -> None:
-    tasks = SWEEP.tasks()
+    tasks = SWEEP.tasks
     assert len(tasks) == 16
-    for row, task in zip(SWEEP.lanes(), tasks, strict=True):
+    for row, task in zip(SWEEP.lanes, tasks, strict=True):
         assert task.env.rows() == MAPS[row["env"].removeprefix("lava-")]
         assert task.agent.lam.lam == row["lam"]
         ends = [float(task.plan.epsilon(jnp.int32(0), jnp.int32(e))) for e in (0, 10)]
@@ -48,42 +47,46 @@ def test_each_lane_of_a_sweep_is_trained_on_its_own_map_and_schedule() -> None:
 
 
 def test_a_job_with_one_environment_and_schedule_has_lanes_of_seeds_only() -> None:
-    assert Job("lava-cliff", "ddqn", seeds=2, schedule="log").lanes() == [{"seed": 0}, {"seed": 1}]
+    assert job_for("lava-cliff", "ddqn", seeds=2, schedule="log").lanes == [{"seed": 0}, {"seed": 1}]
 
 
 def test_names_given_twice_are_trained_once() -> None:
-    job = dataclasses.replace(
+    job = changed(
         SWEEP, env=("lava-zigzag", "lava-cliff", "lava-zigzag"), schedule=("fixed", "fixed", "linear", "fixed")
     )
     assert job == SWEEP
-    assert job.lanes() == SWEEP.lanes()
+    assert job.lanes == SWEEP.lanes
     assert job.name == SWEEP.name
 
 
 def test_one_name_in_a_tuple_is_the_name_itself() -> None:
-    plain = Job("lava-cliff", "ddqn", schedule="log")
+    plain = job_for("lava-cliff", "ddqn", schedule="log")
     for env, schedule in ((("lava-cliff",), ("log",)), (("lava-cliff", "lava-cliff"), "log")):
-        job = Job(env, "ddqn", schedule=schedule)
+        job = job_for(env, "ddqn", schedule=schedule)
         assert job == plain
         assert job.name == plain.name
         assert hash(job) == hash(plain)
 
 
 def test_lava_is_trained_for_the_papers_number_of_episodes() -> None:
-    assert Job("lava-cliff", "ddqn").episodes == Job(("lava-cliff", "lava-bridge"), "ddqn").episodes == 3000
+    assert (
+        job_for("lava-cliff", "ddqn").budget
+        == job_for(("lava-cliff", "lava-bridge"), "ddqn").budget
+        == ("episodes", 3000)
+    )
 
 
 @pytest.mark.parametrize("agent", ["ddqn", "ez-greedy", "ute"])
 @pytest.mark.parametrize("env", [("chain-10", "chain-11"), ("chain-10", "lava-cliff"), ("lava-cliff", "chain-10")])
 def test_environments_of_different_programs_are_refused(env: tuple[str, ...], agent: str) -> None:
     with pytest.raises(UserError, match=f"{env[0]} and {env[1]} cannot share a program"):
-        Job(env, agent, episodes=10)
+        job_for(env, agent, episodes=10)
 
 
 def test_maps_of_different_sizes_are_refused(maps: Path) -> None:
     (maps / "y.txt").write_text("S.G\n")
     with pytest.raises(UserError, match=r"cannot share a program"):
-        Job(("lava:maps/x.txt", "lava:maps/y.txt"), "ddqn", episodes=10)
+        job_for(("lava:maps/x.txt", "lava:maps/y.txt"), "ddqn", episodes=10)
 
 
 @pytest.mark.parametrize(
@@ -97,13 +100,13 @@ def test_maps_of_different_sizes_are_refused(maps: Path) -> None:
 )
 def test_an_unknown_schedule_is_refused_with_a_hint(env: str, schedule: Any, hint: str) -> None:
     with pytest.raises(UserError, match=hint):
-        Job(env, "ddqn", episodes=10, schedule=schedule)
+        job_for(env, "ddqn", episodes=10, schedule=schedule)
 
 
 @pytest.mark.parametrize("field", ["env", "schedule"])
 def test_an_empty_tuple_of_names_is_refused(field: str) -> None:
     with pytest.raises(UserError, match=f"--{field} was given no value"):
-        dataclasses.replace(SWEEP, **{field: ()})
+        changed(SWEEP, **{field: ()})
 
 
 @pytest.fixture
@@ -118,31 +121,31 @@ def maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_name_of_a_job_on_a_map_of_ones_own_is_a_folder_name(maps: Path) -> None:
-    job = Job("lava:maps/x.txt", "ddqn", episodes=10)
-    both = Job(("lava:maps/x.txt", "lava:maps/z.txt"), "ddqn", episodes=10)
+    job = job_for("lava:maps/x.txt", "ddqn", episodes=10)
+    both = job_for(("lava:maps/x.txt", "lava:maps/z.txt"), "ddqn", episodes=10)
     for name in (job.name, both.name, SWEEP.name):
         assert not set(name) & set("/\\: ")
         folder = maps / name
         folder.mkdir()
         assert folder.parent == maps
-    assert len({job.name, both.name, Job("lava:maps/z.txt", "ddqn", episodes=10).name}) == 3
+    assert len({job.name, both.name, job_for("lava:maps/z.txt", "ddqn", episodes=10).name}) == 3
     assert "x.txt" in job.name
 
 
 def test_a_sweep_over_names_comes_back_from_json(maps: Path) -> None:
-    job = dataclasses.replace(SWEEP, env=("lava:maps/x.txt", "lava:maps/z.txt"))
-    for wanted in (SWEEP, job, dataclasses.replace(job, schedule=None), dataclasses.replace(job, env="lava-cliff")):
-        again = Job.from_json(json.loads(json.dumps(wanted.to_json())))
+    job = changed(SWEEP, env=("lava:maps/x.txt", "lava:maps/z.txt"))
+    for wanted in (SWEEP, job, changed(job, schedule=None), changed(job, env="lava-cliff")):
+        again = from_json(json.loads(json.dumps(wanted.to_json())))
         assert again == wanted
         assert again.name == wanted.name
         assert hash(again) == hash(wanted)
-        assert again.lanes() == wanted.lanes()
+        assert again.lanes == wanted.lanes
 
 
 @pytest.mark.parametrize("env", ["lava:maps/x.txt", ("lava:maps/z.txt", "lava:maps/x.txt")], ids=["one", "one of two"])
 def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, env: Any) -> None:
     def job() -> Job:
-        return Job(env, "ddqn", seeds=2, episodes=10)
+        return job_for(env, "ddqn", seeds=2, episodes=10)
 
     first = job()
     folder = folders.claim(first, maps.parent / "run")
@@ -154,7 +157,7 @@ def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, e
     with pytest.raises(UserError, match="the map was drawn anew"):
         folders.claim(job(), folder)
     assert folders.load_job(folder) == first  # a run keeps the map it was made with
-    assert folders.load_job(folder).tasks()[0].env.rows() == first.tasks()[0].env.rows()
+    assert folders.load_job(folder).tasks[0].env.rows() == first.tasks[0].env.rows()
     (maps / "x.txt").unlink()
     assert folders.load_job(folder) == first
 
@@ -174,8 +177,8 @@ def test_hyperparameters_are_kept_for_each_map_and_schedule() -> None:
 
 
 def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
-    job = Job("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
-    assert job.lanes() == [
+    job = job_for("chain-10", "ute", seeds=2, first_seed=7, lam=(-1.0, 2.0), gamma=(0.9, 0.5), episodes=5)
+    assert job.lanes == [
         {"lam": -1.0, "gamma": 0.9, "seed": 7},
         {"lam": -1.0, "gamma": 0.9, "seed": 8},
         {"lam": -1.0, "gamma": 0.5, "seed": 7},
@@ -185,20 +188,20 @@ def test_lanes_cross_the_values_with_each_other_and_with_the_seeds_in_order():
         {"lam": 2.0, "gamma": 0.5, "seed": 7},
         {"lam": 2.0, "gamma": 0.5, "seed": 8},
     ]
-    tasks = job.tasks()
+    tasks = job.tasks
     assert [(task.agent.lam.lam, task.plan.gamma) for task in tasks] == [
-        (lane["lam"], lane["gamma"]) for lane in job.lanes()
+        (lane["lam"], lane["gamma"]) for lane in job.lanes
     ]
 
 
 def test_values_and_sizes_reach_the_tasks():
-    job = Job("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
-    (task,) = job.tasks()
+    job = job_for("chain-10", "ute", seeds=1, learning_rate=(0.25,), epsilon_horizon=(3,), max_length=4, heads=6)
+    (task,) = job.tasks
     assert task.plan.learning_rate == 0.25
     assert task.plan.epsilon.horizon == 3
     assert task.agent.extension.max_length == 4
     assert task.agent.extension.heads == 6
-    (task,) = Job("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks()
+    (task,) = job_for("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks
     assert task.agent.extension.mu == 2.5
 
 
@@ -219,17 +222,17 @@ CHANGES: dict[str, Any] = {
     "evaluate_every": 100,
     "precision": "tensorfloat32",
 }
-UTE = Job("chain-10", "ute", seeds=2, episodes=100)
+UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
 
 
 def test_no_two_configurations_share_a_name():
-    ez = Job("chain-10", "ez-greedy", seeds=2, episodes=100)
+    ez = job_for("chain-10", "ez-greedy", seeds=2, episodes=100)
     judged = dataclasses.replace(UTE, evaluate_every=100, evaluation_episodes=3)
     made = [UTE, ez, dataclasses.replace(ez, mu=(2.0,)), judged]
     made += [dataclasses.replace(UTE, **{field: value}) for field, value in CHANGES.items()]
-    elsewhere = Job("CartPole-v1", "ute", seeds=2, steps=100)
-    made += [elsewhere, dataclasses.replace(elsewhere, steps=101), dataclasses.replace(elsewhere, env_args="{}")]
-    made += [dataclasses.replace(elsewhere, scale_observations=False)]
+    elsewhere = job_for("CartPole-v1", "ute", seeds=2, steps=100)
+    made += [elsewhere, changed(elsewhere, steps=101), changed(elsewhere, env_args="{}")]
+    made += [changed(elsewhere, scale_observations=False)]
     fields = {*CHANGES, "mu", "maps", "evaluation_episodes", "steps", "env_args", "scale_observations", "given"}
     fields.add("synchronous")  # for Atari only: see test_atari_runs
     assert fields == {f.name for f in dataclasses.fields(Job)}
@@ -238,21 +241,21 @@ def test_no_two_configurations_share_a_name():
 
 def test_a_configuration_always_has_the_same_name():
     job = dataclasses.replace(UTE, lam=(2.0, -1.0))
-    assert job.name == Job("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
+    assert job.name == job_for("chain-10", "ute", seeds=2, episodes=100, lam=[2, -1]).name  # type: ignore[arg-type]
     assert job.name.startswith("chain-10_ute_released_")
 
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_job_comes_back_from_json(field: str):
     job = dataclasses.replace(UTE, **{field: CHANGES[field]})
-    again = Job.from_json(json.loads(json.dumps(job.to_json())))
+    again = from_json(json.loads(json.dumps(job.to_json())))
     assert again == job
     assert again.name == job.name
     assert hash(again) == hash(job)
 
 
 def test_the_papers_number_of_episodes_is_the_default():
-    assert Job("chain-10", "ddqn").episodes == 1000
+    assert job_for("chain-10", "ddqn").episodes == 1000
 
 
 @pytest.mark.parametrize("field", ["lam", "gamma", "learning_rate", "epsilon_horizon"])
@@ -268,7 +271,7 @@ def test_a_value_that_is_not_a_number_is_refused(field: str):
 )
 def test_json_that_is_no_job_is_refused(change: dict[str, Any]):
     with pytest.raises(UserError):
-        Job.from_json(UTE.to_json() | change)
+        from_json(UTE.to_json() | change)
 
 
 def test_a_chunk_divides_the_episodes_where_it_can():
@@ -281,4 +284,4 @@ def test_a_chunk_divides_the_episodes_where_it_can():
 
 
 def test_a_value_given_twice_is_trained_once():
-    assert Job("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)
+    assert job_for("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).lam == (2.0,)

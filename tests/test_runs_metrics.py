@@ -75,8 +75,8 @@ def assert_table_is_the_lines(folder: Path, lanes: list[dict[str, Any]]) -> None
 
 def test_the_table_says_what_the_lines_say(swept: Run, story: Story):
     assert_table_is_the_lines(swept.folder, swept.lanes)
-    assert_table_is_the_lines(story.whole, job_of().lanes())
-    assert_table_is_the_lines(story.crashed, job_of().lanes())
+    assert_table_is_the_lines(story.whole, job_of().lanes)
+    assert_table_is_the_lines(story.crashed, job_of().lanes)
 
 
 def test_no_two_columns_of_the_table_share_a_name(swept: Run):
@@ -122,7 +122,7 @@ def test_going_on_after_a_stop_in_mid_chunk_neither_doubles_nor_loses_a_line(tmp
     assert lines[: len(before)] == before
     assert [line["step"] for line in lines] == kept["clock"].tolist()
     assert (np.diff(kept["clock"]) > 0).all()
-    assert_table_is_the_lines(tmp_path / "run", job_of().lanes())
+    assert_table_is_the_lines(tmp_path / "run", job_of().lanes)
 
 
 def test_an_environment_that_skips_frames_has_them_counted_and_is_told_of(tmp_path: Path):

@@ -31,7 +31,7 @@ from helpers.runs import (
 from helpers.trees import assert_same
 from tenuto import Run, UserError, cli
 from tenuto.runs import folders, runner
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, job_for
 from tenuto.trainers import host
 
 
@@ -171,7 +171,7 @@ def test_a_damaged_checkpoint_is_refused_or_goes_on_to_the_same_records(
 )
 def test_an_unfinished_run_whose_configuration_was_changed_does_not_go_on(run_folder: Path, old: str, new: str):
     """What was begun is what is ended: each of these is the flip of a bit."""
-    job = Job(LINE, "some", seeds=3, steps=60, evaluate_every=0, given=Given(agent=RANDOM, plan=PLAN))
+    job = job_for(LINE, "some", seeds=3, steps=60, evaluate_every=0, given=Given(agent=RANDOM, plan=PLAN))
     asked: list[None] = []
     with pytest.raises(runner.Interrupted):
         runner.run(job, run_folder, stop=lambda: bool(asked.append(None)) or len(asked) > 30)

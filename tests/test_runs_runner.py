@@ -22,12 +22,11 @@ from helpers.tasks import tiny_task
 from helpers.trees import assert_same
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
-from tenuto.runs.jobs import Job
-from tenuto.trainers.compiled import Program
+from tenuto.runs.jobs import job_for
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
-PAIR = Job("chain-10", "temporl", seeds=2, episodes=500)
+PAIR = job_for("chain-10", "temporl", seeds=2, episodes=500)
 RESULTS = {"metrics.csv", "config.json", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
 
 
@@ -210,7 +209,7 @@ def test_the_summary_scores_each_lane_from_its_record(pair: Path):
 
 
 def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_path: Path):
-    base = Job("chain-10", "temporl", seeds=1, episodes=200, learning_rate=(1e-3, 1e30))
+    base = job_for("chain-10", "temporl", seeds=1, episodes=200, learning_rate=(1e-3, 1e30))
     calm = dataclasses.replace(base, learning_rate=(1e-3, 5e-4))
     told: list[list[int]] = []
     device = jax.local_devices()[:1]
@@ -222,7 +221,7 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
     assert lost["lanes"][1]["diverged"] in (1800, 3600)
     assert [lane["diverged"] for lane in kept["lanes"]] == [-1, -1]
     beside_lost, beside_calm = record(tmp_path / "lost"), record(tmp_path / "kept")
-    for name in records.PER_EPISODE:
+    for name in recorded.dtypes():
         np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
     for name in records.PER_STAGE:
         np.testing.assert_array_equal(beside_lost[name][0], beside_calm[name][0], err_msg=name)
@@ -237,7 +236,7 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
         runner.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)
     runner.run(job, run_folder, devices=devices[:2])
     found, wanted = record(run_folder), record(story.reference)
-    for name in records.PER_EPISODE:
+    for name in recorded.dtypes():
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
     for name in records.PER_STAGE:  # a stage is a fiftieth of 500 episodes here, of 2,500 there
         five_in_one = found[name].reshape(6, 10, 5, -1).sum(2)
@@ -247,7 +246,7 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
 def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
     """Else a run whose devices have a lane each goes on differently on fewer devices."""
     tasks = [tiny_task("temporl"), tiny_task("temporl", learning_rate=0.02)]
-    alone, company = (Program(tasks[:n], range(n), jax.local_devices()[:1]) for n in (1, 2))
+    alone, company = (CompiledProgram(tasks[:n], range(n), jax.local_devices()[:1]) for n in (1, 2))
     for program in (alone, company):
         program.begin()
         program.advance(30)
@@ -258,7 +257,7 @@ def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
 
 
 def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
-    job = Job("chain-10", "ddqn", seeds=2, episodes=100)
+    job = job_for("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
     with folders.alone_in(folder), pytest.raises(UserError, match="another process"):
         runner.run(job, folder)
@@ -266,7 +265,7 @@ def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
 
 
 def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(tmp_path: Path):
-    job = Job("chain-10", "ddqn", seeds=2, episodes=100)
+    job = job_for("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
     assert config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] == 5e-4

@@ -20,7 +20,7 @@ from tenuto.runs import folders, serial
 
 
 def as_json(part: Any) -> Any:
-    return json.loads(json.dumps(serial.spell(part)))
+    return json.loads(json.dumps(serial.to_json(part)))
 
 
 def all_parts() -> list[Any]:
@@ -38,7 +38,7 @@ def all_parts() -> list[Any]:
 
 def test_all_that_is_spelled_out_is_read_again_as_it_was():
     for part in all_parts():
-        again = serial.read(as_json(part))
+        again = serial.from_json(as_json(part))
         assert type(again) is type(part)
         assert as_json(again) == as_json(part)
         assert jax.tree.structure(again) == jax.tree.structure(part)
@@ -63,7 +63,7 @@ def test_all_that_is_spelled_out_is_read_again_as_it_was():
 )
 def test_words_that_stand_for_no_part_of_tenuto_are_refused(words: dict[str, Any]):
     with pytest.raises(UserError):
-        serial.read(words)
+        serial.from_json(words)
 
 
 def test_a_strangers_configuration_imports_nothing(tmp_path: Path):

@@ -14,11 +14,11 @@ import pytest
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host, same
 from tenuto.envs import Chain
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.schedules import linear
 from tenuto.trainers import compiled
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 
 AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
 ALONE = ("ddqn", "ute")
@@ -29,7 +29,7 @@ TWELVE_EPISODES = (2,) * 6  # chunks of two rounds, a round being an episode of 
 
 def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
     """Each lane's records and whole state after the chunks, as plain arrays with the lanes first."""
-    program = Program(tasks, seeds, devices)
+    program = CompiledProgram(tasks, seeds, devices)
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     for rounds in chunks:
@@ -97,7 +97,7 @@ def test_different_seeds_give_different_streams(crowd):
 
 @pytest.mark.parametrize("agent", ["ute", "b-dqn"])
 def test_different_seeds_and_heads_start_from_different_weights(agent):
-    program = Program([tiny_task(agent)] * 5, range(5))
+    program = CompiledProgram([tiny_task(agent)] * 5, range(5))
     program.begin()
     brain = program.state()[0].brain
     matrices = [x for x in jax.tree.leaves((brain.action, brain.extension)) if x.ndim >= 3]
@@ -178,11 +178,11 @@ def test_lanes_with_different_numbers_share_one_program_and_differ(changed):
 
 
 def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only():
-    sweep = Job("chain-10", "ute", seeds=2, episodes=300, lam=(-2.0, 2.0))
-    only = Job("chain-10", "ute", seeds=4, episodes=300, lam=(2.0,))
-    swept = train(sweep.tasks(), [row["seed"] for row in sweep.lanes()], (100,))
+    sweep = job_for("chain-10", "ute", seeds=2, episodes=300, lam=(-2.0, 2.0))
+    only = job_for("chain-10", "ute", seeds=4, episodes=300, lam=(2.0,))
+    swept = train(sweep.tasks, [row["seed"] for row in sweep.lanes], (100,))
     before = compiled.run._cache_size()
-    single = train(only.tasks(), [row["seed"] for row in only.lanes()], (100,))
+    single = train(only.tasks, [row["seed"] for row in only.lanes], (100,))
     assert compiled.run._cache_size() == before
     assert (swept[0]["lam"][2:] == 2.0).all()
     assert (swept[0]["lam"][:2] == -2.0).all()
@@ -193,10 +193,10 @@ def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only(
 
 def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_three():
     """At this size XLA rounds a product over two lanes differently from one over three."""
-    job = Job("lava-bridge", "ute", seeds=4, heads=2)
-    tasks, networks = job.tasks(), {}
+    job = job_for("lava-bridge", "ute", seeds=4, heads=2)
+    tasks, networks = job.tasks, {}
     for lanes in (1, 2, 4):
-        program = Program(tasks[:lanes], range(lanes))
+        program = CompiledProgram(tasks[:lanes], range(lanes))
         program.begin()
         program.advance(1)
         networks[lanes] = lane_of(program.networks(), 0)

@@ -22,9 +22,9 @@ from tenuto.envs import Lava
 from tenuto.extensions import Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
-from tenuto.runs.records import PER_EPISODE, Records
+from tenuto.runs.records import Records
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.trainers.compiled import STAGES, Program, Running, summarise
+from tenuto.trainers.compiled import STAGES, Running, summarise
 from tenuto.types import Event
 
 # Streams of events, summed up in chunks.
@@ -88,18 +88,24 @@ def events(moments: list[Moment]) -> Event:
         totals.append(total)
         total = 0 if moment.over else total
     return Event(
-        episode_return=np.asarray(totals, np.float32),
         over=np.asarray([m.over for m in moments]),
         length=np.asarray([m.length for m in moments], np.uint16),
-        lam=np.asarray([m.lam for m in moments], np.float32),
         place=np.asarray([m.place for m in moments], np.uint16),
+        notes={
+            "returns": np.asarray(totals, np.float32),
+            "lam": np.asarray([m.lam for m in moments], np.float32),
+        },
     )
+
+
+def running_of(steps: int, decisions: int) -> Running:
+    return {"steps": np.int32(steps), "decisions": np.int32(decisions)}
 
 
 def check(moments: list[Moment], size: int, before: int, episodes: int, running: tuple[int, int]) -> None:
     """Every chunk of this size, and the lane's state after it, is what the twin has seen."""
     twin, stream = Twin(before, episodes, running), events(moments)
-    carried = Running(*map(np.int32, running))
+    carried = running_of(*running)
     for first in range(0, STREAM, size):
         seen, lengths, visits = len(twin.rows), twin.lengths.copy(), twin.visits.copy()
         part = jax.tree.map(lambda x, a=first: x[a : a + size], stream)
@@ -109,11 +115,11 @@ def check(moments: list[Moment], size: int, before: int, episodes: int, running:
             twin.see(moment)
         rows = twin.rows[seen:]
         assert chunk.finished == len(rows) <= max(0, episodes - before)
-        found = zip(*(getattr(chunk, name)[: chunk.finished].tolist() for name in PER_EPISODE), strict=True)
+        found = zip(*(chunk.episodes[name][: chunk.finished].tolist() for name in recorded.dtypes()), strict=True)
         assert list(found) == rows
         np.testing.assert_array_equal(chunk.lengths, twin.lengths - lengths)
         np.testing.assert_array_equal(chunk.visits, twin.visits - visits)
-        assert tuple(map(int, carried)) == (twin.steps, twin.decisions)
+        assert carried == {"steps": twin.steps, "decisions": twin.decisions}
 
 
 moment = st.builds(
@@ -150,16 +156,15 @@ def test_stages_are_equal_parts_of_a_lanes_episodes() -> None:
     for episodes, stages in ((100, [e // 2 for e in range(24)]), (12, [0, 4, 8, 12, 16, 20, 25, 29, 33, 37, 41, 45])):
         stream = events(ONE_STEP_EPISODES)
         zero = np.int32(0)
-        _, chunk = count(Running(zero, zero), stream, np.bool_(True), zero, np.int32(episodes), rows=STREAM + 1)
+        _, chunk = count(running_of(0, 0), stream, np.bool_(True), zero, np.int32(episodes), rows=STREAM + 1)
         wanted = np.bincount(stages, minlength=50).tolist()
         assert chunk.visits.shape == (STAGES, PLACES) == (50, PLACES)
         assert chunk.visits.sum(1).tolist() == chunk.lengths.sum(1).tolist() == wanted
 
 
 def test_the_last_of_the_papers_episodes_is_in_the_last_stage_and_the_next_nowhere() -> None:
-    zero = np.int32(0)
     for before, finished, last in ((2976, 24, 24), (2999, 1, 1), (3000, 0, 0), (3001, 0, 0)):
-        args = (Running(zero, zero), events(ONE_STEP_EPISODES), np.bool_(True), np.int32(before), np.int32(3000))
+        args = (running_of(0, 0), events(ONE_STEP_EPISODES), np.bool_(True), np.int32(before), np.int32(3000))
         _, chunk = count(*args, rows=STREAM + 1)
         assert (chunk.finished, chunk.visits.sum(), chunk.lengths.sum()) == (finished, last, last)
         assert chunk.visits[49].sum() == last
@@ -168,7 +173,7 @@ def test_the_last_of_the_papers_episodes_is_in_the_last_stage_and_the_next_nowhe
 @pytest.mark.parametrize("finite", [True, False])
 def test_a_chunk_says_whether_its_lane_is_finite(finite: bool) -> None:
     zero = np.int32(0)
-    args = (Running(zero, zero), events(ONE_STEP_EPISODES), np.bool_(finite), zero, np.int32(9))
+    args = (running_of(0, 0), events(ONE_STEP_EPISODES), np.bool_(finite), zero, np.int32(9))
     assert count(*args, rows=STREAM + 1)[1].finite == finite
 
 
@@ -215,7 +220,7 @@ class Life(NamedTuple):
 
 def live(tasks: tuple[Task, ...], rounds: int, chunks: int | None = None) -> Life:
     """So many chunks of rounds, or as many as the lanes' episodes need; all lanes with one seed."""
-    program = Program(tasks, [SEED] * len(tasks))
+    program = CompiledProgram(tasks, [SEED] * len(tasks))
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     counts, networks = [kept["count"]], [program.networks()]
@@ -319,7 +324,7 @@ def test_a_lane_among_other_maps_and_schedules_is_the_one_trained_alone(crowd: L
     one = alone[i]
     episodes = TASKS[i].plan.episodes
     assert one.records["returns"].shape == (1, episodes)
-    for name in PER_EPISODE:
+    for name in recorded.dtypes():
         np.testing.assert_array_equal(crowd.records[name][i, :episodes], one.records[name][0], err_msg=name)
     for name in ("lengths", "visits"):
         np.testing.assert_array_equal(crowd.records[name][i], one.records[name][0], err_msg=name)

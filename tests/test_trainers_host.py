@@ -41,6 +41,7 @@ from tenuto.loop import Lane
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED
 from tenuto.runs import runner
 from tenuto.trainers import compiled, host
+from tenuto.trainers.program import Chunk
 
 # --- the same stream as the compiled loop ------------------------------------------------------------------------
 
@@ -80,17 +81,17 @@ CHAIN = Interface.of(PlainChain(), "chain", scale=False)
 class Both(NamedTuple):
     """Two programs with the same lanes, and their chunks."""
 
-    host: host.Program
-    compiled: compiled.Program
-    chunks: list[tuple[compiled.Chunk, compiled.Chunk]]
+    host: host.HostProgram
+    compiled: compiled.CompiledProgram
+    chunks: list[tuple[Chunk, Chunk]]
 
 
 def run_both(case: tuple[str, dict[str, int]]) -> Both:
     agent, plan = case
     task = tiny_task(agent, steps=CHAIN_STEPS, **plan)
     outside = dataclasses.replace(task, env=CHAIN.spec)
-    host_program = host.Program([outside] * 2, (11, 3), lambda seeds, use: Separate(PlainChain, CHAIN, seeds, use))
-    compiled_program = compiled.Program([task] * 2, (11, 3))
+    host_program = host.HostProgram([outside] * 2, (11, 3), lambda seeds, use: Separate(PlainChain, CHAIN, seeds, use))
+    compiled_program = compiled.CompiledProgram([task] * 2, (11, 3))
     host_program.begin()
     compiled_program.begin()
     rounds = 120 // plan["learn_every"] if "warmup" not in plan else 40 // plan["learn_every"]
@@ -108,12 +109,12 @@ def both() -> dict[str, Both]:
         return dict(zip(CASES, pool.map(run_both, CASES.values()), strict=True))
 
 
-def assert_same_records(chunks: list[tuple[compiled.Chunk, compiled.Chunk]]) -> None:
+def assert_same_records(chunks: list[tuple[Chunk, Chunk]]) -> None:
     for ours, theirs in chunks:
         assert_same((ours.finished, ours.lengths, ours.finite), (theirs.finished, theirs.lengths, theirs.finite))
         for lane, finished in enumerate(ours.finished):
             for name in ("returns", "steps", "decisions", "lam"):
-                mine, other = (np.asarray(getattr(chunk, name))[lane, :finished] for chunk in (ours, theirs))
+                mine, other = (np.asarray(chunk.episodes[name])[lane, :finished] for chunk in (ours, theirs))
                 np.testing.assert_array_equal(mine, other, err_msg=name)
 
 
@@ -251,12 +252,12 @@ def test_records_count_the_steps_and_decisions_that_are_in_replay(trained: Train
         ends = np.flatnonzero(replay.ending[:STEPS])
         done, number = held_so_far(replay), chunk.finished
         assert number == len(ends)
-        assert chunk.steps[:number].tolist() == np.diff(ends, prepend=-1).tolist()
+        assert chunk.episodes["steps"][:number].tolist() == np.diff(ends, prepend=-1).tolist()
         decided = np.cumsum(done == 1)[ends]
-        assert chunk.decisions[:number].tolist() == np.diff(decided, prepend=0).tolist()
+        assert chunk.episodes["decisions"][:number].tolist() == np.diff(decided, prepend=0).tolist()
         assert chunk.lengths.sum() == (done == 1).sum()
         totals = [replay.reward[a + 1 : b + 1].sum(dtype=np.float64) for a, b in pairwise([-1, *ends])]
-        np.testing.assert_allclose(chunk.returns[:number], totals, rtol=1e-5)
+        np.testing.assert_allclose(chunk.episodes["returns"][:number], totals, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seeds", [(6,), (6, 9), (8, 6, 1), (1, 2, 6, 3, 4)], ids=lambda seeds: f"{len(seeds)} lanes")

@@ -35,8 +35,7 @@ from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate, Together, episode_seed
 from tenuto.extensions import Joint
 from tenuto.runs import runner
-from tenuto.trainers import compiled, host
-from tenuto.trainers.compiled import EVALUATION
+from tenuto.trainers import host
 from tenuto.types import Option
 
 
@@ -49,7 +48,7 @@ def slowly_judged(
     task: loop.Task, networks: Any, seed: int, t: int, episodes: int, interface: Interface, make: Callable[[], Any]
 ) -> list[tuple[float, int, int]]:
     """One lane alone: return, steps and decisions of each episode."""
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVALUATION), t)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVALUATION_FOLD), t)
     env, clock, played = make(), 0, []
     for episode in range(episodes):
         obs, _ = env.reset(seed=episode_seed(seed, JUDGING, episode))
@@ -68,16 +67,16 @@ def slowly_judged(
 
 @jax.jit
 def JUDGE(task: loop.Task, networks: Any, obs: Any, key: Any, clock: Any) -> Option:  # noqa: N802
-    return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+    return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
 
 def assert_judged_as_slowly(
-    program: host.Program,
+    program: host.HostProgram,
     task: loop.Task,
     episodes: int,
     interface: Interface = WALK,
     make: Callable[[], Any] = limited,
-) -> compiled.Evaluation:
+) -> Evaluation:
     judged, networks = program.evaluate(episodes), program.networks()
     for lane, seed in enumerate(SEEDS):
         mine = lane_of(networks, lane)
@@ -96,7 +95,7 @@ def test_an_evaluation_is_that_of_a_slow_loop(trained: Trained):
 
 def test_an_evaluation_of_an_agent_that_draws_is_that_of_a_slow_loop():
     task = dataclasses.replace(TASK, agent=Agent(action=tiny_task("random").agent.action))
-    program = host.Program([task] * 3, SEEDS, lambda seeds, use: Separate(limited, WALK, seeds, use))
+    program = host.HostProgram([task] * 3, SEEDS, lambda seeds, use: Separate(limited, WALK, seeds, use))
     program.begin()
     program.advance(2)
     first = assert_judged_as_slowly(program, jax.tree.map(jnp.asarray, task), 3)
@@ -131,7 +130,7 @@ def test_continuous_actions_are_held_recorded_and_judged_likewise():
         envs.append(Separate(make, interface, seeds, purpose))
         return envs[-1]
 
-    program = host.Program([task] * 4, seeds, crowd_of)
+    program = host.HostProgram([task] * 4, seeds, crowd_of)
     program.begin()
     program.advance(20)
     for lane in range(4):
@@ -178,10 +177,10 @@ class Endless(Walk):
         return np.clip(obs, -2, 2), reward, False, False, {}
 
 
-def endless_program(make: Callable[..., Any], vector: bool = False) -> host.Program:
+def endless_program(make: Callable[..., Any], vector: bool = False) -> host.HostProgram:
     job = job_of(make, vector)
-    program = runner.open_program(job, job.tasks())
-    assert isinstance(program, host.Program)
+    program = runner.open_program(job, job.tasks)
+    assert isinstance(program, host.HostProgram)
     program.begin()
     return program
 
@@ -212,7 +211,7 @@ def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypa
     """Its episodes cannot be cut from outside."""
     short_evaluations(monkeypatch)
     program = endless_program(several(Endless, AutoresetMode.SAME_STEP), vector=True)
-    with pytest.raises(host.Failed, match="give the vector environment a time limit"):
+    with pytest.raises(EnvError, match="give the vector environment a time limit"):
         program.evaluate(2)
 
 

@@ -47,7 +47,7 @@ from tenuto.errors import UserError
 from tenuto.loop import Lane
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
 from tenuto.runs import folders, runner, storage
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.runs.records import Records
 from tenuto.types import Option, TimeStep
 
@@ -69,14 +69,14 @@ gymnasium.register("TenutoTestWalk-v0", entry_point=Walk, max_episode_steps=LIMI
 
 def named_job(**changed: Any) -> Job:
     numbers = {"seeds": 3, "first_seed": SEEDS[0], "steps": STEPS, "evaluate_every": 80, "evaluation_episodes": 2}
-    return Job("TenutoTestWalk-v0", "tiny", **(numbers | changed), given=Given(agent=AGENT, plan=PLAN))
+    return job_for("TenutoTestWalk-v0", "tiny", **(numbers | changed), given=Given(agent=AGENT, plan=PLAN))
 
 
 def test_a_run_of_a_job_is_the_program_in_a_folder(reference: dict[str, np.ndarray], trained: Trained):
     for lane, number in enumerate(trained.chunk.finished):
         assert reference["count"][lane] == number
         for name in ("returns", "steps", "decisions", "lam"):
-            np.testing.assert_array_equal(reference[name][lane, :number], getattr(trained.chunk, name)[lane, :number])
+            np.testing.assert_array_equal(reference[name][lane, :number], trained.chunk.episodes[name][lane, :number])
     networks = storage.leaves_of(trained.program.networks())
     assert_same({name: reference[name] for name in networks}, networks)
     assert reference["evaluated"].tolist() == [80, 160, 240]
@@ -86,7 +86,7 @@ def test_a_run_of_a_job_is_the_program_in_a_folder(reference: dict[str, np.ndarr
 def test_a_stopped_run_goes_on_bit_for_bit_wherever_it_stopped(run_folder: Path, reference: dict[str, np.ndarray]):
     """Once within a round and an option, in the midst of two lanes' episodes; then elsewhere."""
     stopped_at(51, named_job(), run_folder)
-    arrays, about = storage.load(run_folder / "checkpoint.npz")
+    arrays, about, _ = storage.load(run_folder / "checkpoint.npz")
     assert about["t"] == 51
     assert [len(arrays[f"journal.actions.{lane}"]) for lane in range(3)] == [2, 4, 0]
     assert (arrays["[0].option.done"] < arrays["[0].option.length"]).any()
@@ -129,7 +129,7 @@ def limited_walk() -> gymnasium.Env[Any, Any]:
 def test_a_run_whose_environment_was_made_in_python_can_be_read_but_not_resumed_by_its_folder(run_folder: Path):
     stopped_at(16, job_of(), run_folder)
     job = folders.load_job(run_folder)
-    assert job.lanes() == job_of().lanes()
+    assert job.lanes == job_of().lanes
     with pytest.raises(UserError, match=r"repeating\s+that call of tenuto.train"):
         runner.run(job, run_folder)
 

@@ -16,8 +16,9 @@ from hypothesis.extra import numpy as arrays
 
 from helpers.trees import assert_same
 from tenuto.envs.gym.vector import Seen, Trouble
-from tenuto.runs.jobs import Job
+from tenuto.runs.jobs import job_for
 from tenuto.trainers import buffers, host, host_step
+from tenuto.trainers.program import EnvError
 
 LANES = 3
 few = settings(max_examples=25, deadline=None)  # each compiles
@@ -44,13 +45,13 @@ def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarr
         for i, (leaf, small) in enumerate(zip(whole.values(), form.small(), strict=True)):
             assert small == (leaf.size // LANES <= 8 and leaf.dtype in (jnp.float32, jnp.int32, jnp.bool_))
             if not small:
-                assert leaves[form.place(i)] is leaf, "what is large is not copied"
-        assert len(leaves) == sum(not small for small in form.small()) + any(form.small())
+                assert leaves[layout.index(i)] is leaf, "what is large is not copied"
+        assert len(leaves) == sum(not small for small in layout.small()) + any(layout.small())
 
 
 @few
 @given(trees())
-def test_the_device_finds_on_the_desk_what_was_seen(first: dict[str, np.ndarray]):
+def test_the_device_reads_from_the_buffer_what_was_written(first: dict[str, np.ndarray]):
     """Each time anew, in the same memory."""
     desk, form = buffers.Desk(), buffers.Form.of(first)
     read = jax.jit(lambda seen: buffers.from_desk(seen, LANES, form))
@@ -69,13 +70,13 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     compiled once: when a run begins, in the midst of it, at a chunk's begin and after a restore it is called alike."""
     program = opened(overlap, monkeypatch)
     places: dict[Any, set[int]] = {}
-    turn = host_step.Body.turn
+    step = host_step.DeviceLanes.step
 
-    def watched(body: host_step.Body, shown: Seen, learn: bool) -> None:
-        turn(body, shown, learn)
-        parts = {"state": body._state, "clock": [body._clock], "events": [body._events]} | body._brain
+    def watched(lanes: host_step.DeviceLanes, shown: Seen, learn: bool) -> None:
+        step(lanes, shown, learn)
+        parts = {"state": lanes._state, "clock": [lanes._clock], "events": [lanes._events]} | lanes._brain
         if overlap:  # else they are made after each update, by a call of their own
-            parts |= {f"copy of {name}": leaves for name, leaves in body._copies.items()}
+            parts |= {f"copy of {name}": leaves for name, leaves in lanes._copies.items()}
         for name, leaves in parts.items():
             for i, leaf in enumerate(leaves):
                 places.setdefault((name, i), set()).add(leaf.unsafe_buffer_pointer())
@@ -83,26 +84,26 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     with jax.log_compiles():
         program.begin()
         program.advance(2)
-        monkeypatch.setattr(host_step.Body, "turn", watched)
+        monkeypatch.setattr(host_step.DeviceLanes, "step", watched)
         program.advance(6)
-        monkeypatch.setattr(host_step.Body, "turn", turn)
+        monkeypatch.setattr(host_step.DeviceLanes, "step", step)
         program.restore(jax.device_get(program.state()), program.t, program.journal())
         program.advance(2)
     program.close()
     assert len(places) > 10
     assert any(name[0].startswith("copy") for name in places) == overlap
     assert {name for name, found in places.items() if len(found) > 1} == set()
-    compiled = Counter(re.findall(r"Compiling (?:jit\()?(turn_only|step|call)\b", caplog.text))
-    assert compiled == ({"turn_only": 1, "call": 3} if overlap else {"turn_only": 1, "step": 1})
+    compiled = Counter(re.findall(r"Compiling (?:jit\()?(_step|_step_and_learn|update)\b", caplog.text))
+    assert compiled == ({"_step": 1, "update": 3} if overlap else {"_step": 1, "_step_and_learn": 1})
 
 
-def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.Program:
+def opened(overlap: bool, patch: pytest.MonkeyPatch) -> host.HostProgram:
     """A small program, some of whose arrays count as large."""
-    patch.setattr(host_step, "LARGE", 64)
-    patch.setattr(buffers, "SMALL", 32)
-    job = Job("CartPole-v1", "ute", seeds=2, steps=64)
-    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks()]
-    return host.Program(tasks, [0, 1], job.open_crowd, overlap)
+    patch.setattr(host_step, "LARGE_MATRIX", 64)
+    patch.setattr(buffers, "SMALL_LEAF", 32)
+    job = job_for("CartPole-v1", "ute", seeds=2, steps=64)
+    tasks = [dataclasses.replace(task, plan=small_plan(task.plan)) for task in job.tasks]
+    return host.HostProgram(tasks, [0, 1], job.open_envs, overlap)
 
 
 def small_plan(plan: Any) -> Any:
@@ -110,7 +111,7 @@ def small_plan(plan: Any) -> Any:
     return dataclasses.replace(plan, batch=4, extension_batch=4, **changed)
 
 
-def updates_of(program: host.Program) -> list[list[int]]:
+def updates_of(program: host.HostProgram) -> list[list[int]]:
     brain = program.state()[0].brain
     optimisers = (brain.extension_optimiser, *brain.action_optimisers)
     return [optax.tree_utils.tree_get(state, "count").tolist() for state in optimisers]
@@ -133,7 +134,7 @@ def test_an_update_is_made_once_though_an_environment_fails_after_it_was_begun(
     program.advance(2)
     monkeypatch.setattr(program._crowd, "receive", failing)
     for _ in range(2):
-        with pytest.raises(host.Failed, match=f"step {step}: no more poles"):
+        with pytest.raises(EnvError, match=f"step {step}: no more poles"):
             program.advance(6)
         program.restore(jax.device_get(program.state()), program.t, program.journal())
     assert program.t == step

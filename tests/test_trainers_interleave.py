@@ -36,12 +36,12 @@ from tenuto.plan import Plan
 from tenuto.replay import TERMINATED, TRUNCATED, Replay
 from tenuto.schedules import fixed
 from tenuto.trainers import buffers, host, host_step, interleave
-from tenuto.trainers.compiled import Chunk
+from tenuto.trainers.program import Chunk
 from tenuto.types import TimeStep
 
 # --- the loop, lane by lane --------------------------------------------------------------------------------------
 
-PARTS = tuple(map(jax.jit, (loop.study_how_long, loop.learn_how_long, loop.learn_what)))
+PARTS = tuple(map(jax.jit, (loop.begin_update, loop.update_option_values, loop.update_action_values)))
 
 
 @jax.jit
@@ -67,7 +67,7 @@ def test_replay_holds_what_is_paid_and_records_hold_the_score():
         seen = Seen(None, np.float32(400), np.bool_(False), np.bool_(False), np.zeros((8, 8), np.uint8))
         after, event = slow_step(task, lane, jnp.bool_(True), seen, jnp.int32(0))
         assert after.replay.reward[0] == kept
-        assert event.episode_return == after.episode_return == 400
+        assert event.notes["returns"] == after.episode_return == 400
 
 
 SEEDS = (3, 1, 2)
@@ -121,7 +121,7 @@ def path(lane: Lane) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("overlap", [True, False])
 def test_with_overlap_steps_are_chosen_before_the_parts_of_an_update(overlap: bool, slow: dict[bool, list[Lane]]):
     """Against the slow loops, of which only one has that order: networks learn so fast here that it shows."""
-    program = host.Program([EAGER] * 3, SEEDS, emulators, overlap)
+    program = host.HostProgram([EAGER] * 3, SEEDS, emulators, overlap)
     program.begin()
     program.advance(2)
     program.advance(STEPS // 4 - 2)
@@ -141,9 +141,9 @@ def test_copies_of_large_matrices_act_and_teach_as_they_would(monkeypatch: pytes
     """To round a weight beforehand or where it is used is the same: what is learned is, too, to the last bit."""
     learned = []
     for large in (10**9, 500):
-        monkeypatch.setattr(host_step, "LARGE", large)
-        monkeypatch.setattr(buffers, "SMALL", min(buffers.SMALL, large - 1))
-        program = host.Program([tiny("ute", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
+        monkeypatch.setattr(host_step, "LARGE_MATRIX", large)
+        monkeypatch.setattr(buffers, "SMALL_LEAF", min(buffers.SMALL_LEAF, large - 1))
+        program = host.HostProgram([tiny("ute", precision="bfloat16")] * len(SEEDS), SEEDS, emulators, overlap=True)
         program.begin()
         program.advance(STEPS // 4)
         learned.append(program.networks())
@@ -240,7 +240,7 @@ def test_every_update_that_was_begun_is_whole_and_made_once(one_and_two: tuple[T
     due = [t for t in range(told.t) if t % 4 == 0 and t - 4 >= plan.learning_starts]
     for optimiser in (brain.extension_optimiser, *brain.action_optimisers):
         assert optax.tree_utils.tree_get(optimiser, "count").tolist() == [len(due)] * 6
-    assert not jax.tree.leaves(brain.slope)
+    assert not jax.tree.leaves(brain.gradient)
 
 
 def test_groups_that_are_stopped_end_at_one_clock_within_a_round(one_and_two: tuple[Told, Told]):
@@ -354,7 +354,7 @@ def test_fixed_repeat_holds_every_action_for_four_steps_in_training():
             bound.append(held.copy())
             super().send(actions, held, active)
 
-    program = host.Program([task] * 3, SEEDS, lambda seeds, use: Heard(SPEC, seeds, use), overlap=True)
+    program = host.HostProgram([task] * 3, SEEDS, lambda seeds, use: Heard(SPEC, seeds, use), overlap=True)
     program.begin()
     chunk = program.advance(10)
     program.close()

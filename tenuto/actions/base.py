@@ -27,6 +27,12 @@ class AbstractAction(eqx.Module):
     """
 
     suits: ClassVar[tuple[type[AbstractSpace], ...]]  # the kinds of choices it can pick from
+    one_torso: ClassVar[bool] = False  # whether it reads images by one torso, which an extension policy can share
+
+    @property
+    def target_delay(self) -> int:
+        """Updates from one step of the target networks to the next, where they wait for a slow actor."""
+        return 1
 
     @abstractmethod
     def init(self, obs_size: ObsSize, choices: Any, key: Array) -> Nets:

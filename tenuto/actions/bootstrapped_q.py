@@ -17,6 +17,7 @@ class BootstrappedQ(AbstractAction):
     """Heads differ by their first weights and, where keep < 1, by the samples they heed."""
 
     suits = (Discrete,)
+    one_torso = True
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     heads: int = eqx.field(static=True, default=10)

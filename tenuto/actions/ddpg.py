@@ -32,6 +32,10 @@ class DDPG(AbstractActorCritic):
     smoothing: float = eqx.field(static=True, default=0.0)  # standard deviation of the noise on target actions
     delay: int = eqx.field(static=True, default=1)  # updates of the critics for one of the actor
 
+    @property
+    def target_delay(self) -> int:
+        return self.delay
+
     def init(self, obs_size: ObsSize, choices: AbstractContinuous, key: Array) -> ActorCritic:
         k_actor, k_critic = jax.random.split(key)
         return ActorCritic(

@@ -15,6 +15,7 @@ from tenuto.types import Nets, ObsSize, Span
 
 class DoubleQ(AbstractAction):
     suits = (Discrete,)
+    one_torso = True
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     init_weights: str = eqx.field(static=True, default="uniform")

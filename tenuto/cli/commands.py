@@ -1,13 +1,19 @@
-"""What can be said on the command line: commands, their flags and help. `cli.py` does it. Nothing here imports JAX."""
+"""What can be said on the command line: commands, their flags and help. Nothing here imports JAX.
+
+`does` names the function that carries a command out.
+"""
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
-LISTS = (  # flags that take several values, none of which has a comma in it
-    *("--lam", "--mu", "--gamma", "--learning-rate", "--epsilon-horizon", "--schedule"),
+from tenuto.runs.request import SCALARS, Asked, flag
+
+# Flags that take several values, none of which has a comma in it.
+LISTS = (
+    *map(flag, (*SCALARS, "schedule")),
     *("--setting", "--parts", "--track", "--lengths", "--max-lengths", "--games", "--agents"),
 )
 
@@ -19,9 +25,11 @@ class List:
     Example: tenuto list
     """
 
+    does: ClassVar[str] = "tenuto.cli.listing:show"
 
-@dataclasses.dataclass
-class Train:
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(Asked):
     """Train an agent with many seeds, all in one compiled program.
 
     Lists of values are crossed: `--lam -2 0 2 --seeds 20` trains 60 lanes side by side. Ctrl-C stops cleanly;
@@ -30,6 +38,8 @@ class Train:
     Example: tenuto train --env chain-50 --agent ute --lam 2 --seeds 20 --out runs/ute
     """
 
+    does: ClassVar[str] = "tenuto.cli.train:train"
+
     env: list[str]
     """Environment(s): chain-50, lava-bridge, lava:my_map.txt, pendulum-v1, atari-road_runner (`tenuto list` shows all),
     or one of Gymnasium, for example CartPole-v1; `module:Name-v0` imports the module first."""
@@ -37,55 +47,6 @@ class Train:
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same run."""
-    setting: str = ""
-    """Hyper-parameters: on the paper's environments `released` (what the authors' code ran, the default) or `text` (the
-    paper's table); on others `standard`, which Atari games have too."""
-    seeds: int = 20
-    """How many seeds each combination of values is trained with."""
-    first_seed: int = 0
-    """The first seed; the others follow it."""
-    episodes: int | None = None
-    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150,
-    of which the first 5 are random)."""
-    steps: int | None = None
-    """Environment steps each lane is trained for, on Gymnasium's environments and Atari games; by default 50,000, on
-    Atari games 2,500,000."""
-    env_args: str = ""
-    """What a Gymnasium environment is made with, as JSON: '{"continuous": true}'."""
-    scale_observations: bool = True
-    """Whether numbers with bounds in a Gymnasium observation are scaled to -1..1 for the networks."""
-    schedule: list[str] | None = None
-    """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
-    lam: list[float] | None = None
-    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, -0.5 on
-    Atari games, 0 on Gymnasium's environments.
-    Adaptive agents, such as ute-ddpg, pick it per episode unless it is given here."""
-    mu: list[float] | None = None
-    """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25, on Atari games 2."""
-    gamma: list[float] | None = None
-    """Discount(s) per step; by default the setting's (chain 0.99 or 0.999, else 0.99)."""
-    learning_rate: list[float] | None = None
-    """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
-    epsilon_horizon: list[float] | None = None
-    """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""
-    max_length: int | None = None
-    """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum
-    and with other continuous actions, else 10."""
-    heads: int | None = None
-    """Number of heads B in UTE's ensemble; by default 10."""
-    precision: str | None = None
-    """Of updates: float32, tensorfloat32 (a GPU's, with factors of 10 bits; the default on the pendulum and on Atari
-    games) or bfloat16 (hidden layers of 8 bits: fastest on a GPU)."""
-    synchronous: bool = False
-    """On Atari games, wait for an update before the next choice; by default steps are chosen by networks up to
-    one update old, so that emulators and updates go on at the same time. Both repeat for a seed."""
-    evaluate_every: int | None = None
-    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, 10,000 on Atari
-    games (with ε = 0.001), a tenth of the run on Gymnasium's environments, else none. The last one is at the end of the
-    run."""
-    evaluation_episodes: int | None = None
-    """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments, 3 on
-    Atari games)."""
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
@@ -98,6 +59,8 @@ class Resume:
 
     Example: tenuto resume runs/ute
     """
+
+    does: ClassVar[str] = "tenuto.cli.train:resume"
 
     dir: Annotated[Path, tyro.conf.Positional]
     """The folder given to `tenuto train --out`."""
@@ -113,6 +76,8 @@ class Eval:
 
     Example: tenuto eval runs/cartpole --episodes 20 --video cartpole.mp4
     """
+
+    does: ClassVar[str] = "tenuto.cli.train:evaluate"
 
     dir: Annotated[Path, tyro.conf.Positional]
     """The folder given to `tenuto train --out`."""
@@ -134,6 +99,8 @@ class Plot:
     Example: tenuto plot runs/ute runs/ddqn --out compared.png
     """
 
+    does: ClassVar[str] = "tenuto.cli.train:plot"
+
     dirs: Annotated[list[Path], tyro.conf.Positional]
     """Folders given to `tenuto train --out`."""
     out: Path = Path("curves.png")
@@ -145,6 +112,8 @@ class Plot:
 @dataclasses.dataclass
 class ReproduceFlags:
     """What all experiments take."""
+
+    name: ClassVar[str]
 
     out: Path
     """Folder for the results."""
@@ -168,6 +137,8 @@ class ReproduceChain(ReproduceFlags):
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """
 
+    name: ClassVar[str] = "chain"
+
     lengths: list[int] = dataclasses.field(default_factory=lambda: [10, 30, 50, 70])
     """Chain lengths N."""
 
@@ -184,6 +155,8 @@ class ReproduceGridworlds(ReproduceFlags):
     Example: tenuto reproduce gridworlds --parts main --out runs/gridworlds
     """
 
+    name: ClassVar[str] = "gridworlds"
+
 
 @dataclasses.dataclass
 class ReproducePendulum(ReproduceFlags):
@@ -195,6 +168,8 @@ class ReproducePendulum(ReproduceFlags):
 
     Example: tenuto reproduce pendulum --out runs/pendulum
     """
+
+    name: ClassVar[str] = "pendulum"
 
     parts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
     """What to make; see above."""
@@ -215,6 +190,8 @@ class ReproduceAtari(ReproduceFlags):
 
     Example: tenuto reproduce atari --games road_runner qbert --agents ddqn temporl ute --out runs/atari
     """
+
+    name: ClassVar[str] = "atari"
 
     setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
     """Hyper-parameters and how games are played: `released` (what the authors' code ran), `text` (the paper's words),
@@ -241,6 +218,8 @@ class Reproduce:
 
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """
+
+    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
 
     experiment: (
         Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]

@@ -34,6 +34,11 @@ class AbstractSpec(eqx.Module):
         return 1, 1
 
     @property
+    def threaded(self) -> bool:
+        """Whether its environments step in threads of their own: then updates and other lanes go on meanwhile."""
+        return False
+
+    @property
     def screens(self) -> bool:
         """Whether observations are stacks of screens (high, wide, depth), of which replay stores each screen once."""
         return False

@@ -16,6 +16,11 @@ BAIT, PRIZE = 0.001, 1.0
 EXTRA_STEPS = 8
 
 
+def chain(n: int = 10) -> "Chain":
+    """The Chain MDP with n states."""
+    return Chain(n)
+
+
 class ChainState(NamedTuple):
     place: Int[Array, ""]
     time: Int[Array, ""]

@@ -227,3 +227,27 @@ def read_map(path: Path) -> tuple[str, ...]:
     blank = next((i for i, row in enumerate(rows) if row), 0)
     check(rows[blank:], first_line=blank + 1)
     return tuple(rows[blank:])
+
+
+def rows_of(file: str) -> tuple[str, ...]:
+    """The rows of a map of one's own, if they make a map."""
+    if not file:
+        raise UserError("--env lava: lacks a file: name a map, for example lava:my_map.txt")
+    try:
+        rows = read_map(Path(file))
+        Lava(rows)
+    except UserError as problem:
+        raise UserError(f"{file}: {problem}") from None
+    return rows
+
+
+def drawn_map(file: str) -> Lava:
+    """A lava gridworld drawn in a text file."""
+    return Lava(rows_of(file))
+
+
+def lava_map(map: str | tuple[str, ...] = "bridge") -> Lava:
+    """A lava gridworld: one of the paper's maps by name, a text file, or the rows of a map."""
+    if isinstance(map, str):
+        map = MAPS[map] if map in MAPS else rows_of(map)
+    return Lava(tuple(map))

@@ -17,6 +17,11 @@ MOST_SPEED, MOST_TORQUE = 8.0, 2.0
 TIME_LIMIT = 200
 
 
+def pendulum(version: int = 0) -> "Pendulum":
+    """The pendulum as of Gym's Pendulum-v0, which the paper ran, or of Gymnasium's Pendulum-v1."""
+    return Pendulum(old_rule=version == 0)
+
+
 class PendulumState(NamedTuple):
     angle: Float[Array, ""]  # from upright, between -pi and pi
     speed: Float[Array, ""]

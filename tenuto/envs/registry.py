@@ -1,51 +1,96 @@
-"""Compiled environments, by name."""
+"""Environments by name: one row of a table for each kind. Nothing is imported before an environment is made."""
 
 import importlib
 import importlib.util
+import pkgutil
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import gymnasium
-
-from tenuto.envs.base import AbstractEnv, AbstractSpec
-from tenuto.envs.chain import Chain
-from tenuto.envs.lava import MAPS, Lava, read_map
-from tenuto.envs.pendulum import Pendulum
 from tenuto.errors import UserError, unknown
 
-PENDULUMS = {"pendulum-v1": False, "pendulum-v0": True}  # name: whether the old angle rule holds
-ENVIRONMENTS = {
-    "chain-N": "Chain MDP with N states (N >= 3; the paper: chain-10, chain-30, chain-50, chain-70)",
-    "lava-MAP": f"lava gridworld, one of the paper's maps: {', '.join(f'lava-{name}' for name in MAPS)}",
-    "lava:FILE": "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
-    "pendulum-v1": "swing-up with continuous torque, as Gymnasium's Pendulum-v1",
-    "pendulum-v0": "the same with the angle rule of Gym's Pendulum-v0, which the paper ran",
-    "atari-GAME": "Atari 2600, for example atari-road_runner or atari-ms_pacman (needs tenuto[atari])",
-    "ID": "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first",
-}
-_EXAMPLES = (
-    "chain-10",
-    "chain-30",
-    "chain-50",
-    "chain-70",
-    *(f"lava-{name}" for name in MAPS),
-    "lava:FILE",
-    *PENDULUMS,
-    "atari-road_runner",
+if TYPE_CHECKING:
+    from tenuto.envs.base import AbstractEnv, AbstractSpec
+
+
+class Listed(NamedTuple):
+    """A kind of environment. `make` is called with what the pattern's groups match; whole numbers as such."""
+
+    name: str  # as `tenuto list` shows it
+    summary: str
+    pattern: str  # of the names it goes by
+    make: str  # the function that makes one, as module:function
+    examples: tuple[str, ...]
+    family: str = "standard"  # whose settings it has
+    compiled: bool = True  # whether it is part of the compiled program
+    gymnasium: str = ""  # its name among Gymnasium's environments (tenuto/NAME-v0), made by keyword arguments
+
+
+LAVA_MAPS = ("cliff", "bridge", "zigzag")
+LISTED = (
+    Listed(
+        "chain-N",
+        "Chain MDP with N states (N >= 3; the paper: chain-10, chain-30, chain-50, chain-70)",
+        r"chain-(\d+)",
+        "tenuto.envs.chain:chain",
+        ("chain-10", "chain-30", "chain-50", "chain-70"),
+        family="chain",
+        gymnasium="Chain",
+    ),
+    Listed(
+        "lava-MAP",
+        f"lava gridworld, one of the paper's maps: {', '.join(f'lava-{name}' for name in LAVA_MAPS)}",
+        f"lava-({'|'.join(LAVA_MAPS)})",
+        "tenuto.envs.lava:lava_map",
+        tuple(f"lava-{name}" for name in LAVA_MAPS),
+        family="lava",
+        gymnasium="Lava",
+    ),
+    Listed(
+        "lava:FILE",
+        "lava gridworld of your own: a text file of S (start), G (goal), # (lava) and . (free ground)",
+        r"lava:(.*)",
+        "tenuto.envs.lava:drawn_map",
+        ("lava:FILE",),
+        family="lava",
+    ),
+    Listed(
+        "pendulum-v1",
+        "swing-up with continuous torque, as Gymnasium's; pendulum-v0 has the angle rule that the paper ran",
+        r"pendulum-v([01])",
+        "tenuto.envs.pendulum:pendulum",
+        ("pendulum-v1", "pendulum-v0"),
+        family="pendulum",
+        gymnasium="Pendulum",
+    ),
+    Listed(
+        "atari-GAME",
+        "Atari 2600, for example atari-road_runner or atari-ms_pacman (needs tenuto[atari])",
+        r"atari-(.*)",
+        "tenuto.envs.gym.atari:Atari",
+        ("atari-road_runner",),
+        family="atari",
+        compiled=False,
+    ),
 )
+GYMNASIUM = "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first"
+ENVIRONMENTS = {kind.name: kind.summary for kind in LISTED} | {"ID": GYMNASIUM}
+EXAMPLES = tuple(example for kind in LISTED for example in kind.examples)
 
 
-def family(name: str) -> str:
+def listed(name: str) -> tuple[Listed, tuple[Any, ...]] | None:
+    """The kind of environment this name belongs to, and what its pattern's groups match; None where it is not ours."""
+    for kind in LISTED:
+        if found := re.fullmatch(kind.pattern, name, re.DOTALL):
+            return kind, tuple(int(part) if part.isdecimal() else part for part in found.groups())
+    return None
+
+
+def family_name(name: str) -> str:
     """The family an environment belongs to: what its settings are filed under."""
-    if re.fullmatch(r"chain-\d+", name):
-        return "chain"
-    if is_file(name) or (name.startswith("lava-") and name.removeprefix("lava-") in MAPS):
-        return "lava"
-    if name in PENDULUMS:
-        return "pendulum"
-    if is_atari(name):
-        return "atari"
+    if (found := listed(name)) is not None:
+        return found[0].family
     if is_python(name) or is_gymnasium(name):
         return "standard"
     if name.startswith(("ALE/", "atari")) or "NoFrameskip" in name:
@@ -56,12 +101,31 @@ def family(name: str) -> str:
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
         raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")
-    raise unknown("environment", name, _EXAMPLES, more=gymnasium.registry)
+    import gymnasium  # the pure core does without it
+
+    raise unknown("environment", name, EXAMPLES, more=gymnasium.registry)
 
 
-def is_file(name: str) -> bool:
-    """Whether the name is that of a map of one's own."""
-    return name.startswith("lava:")
+def make(name: str) -> "AbstractEnv":
+    """The compiled environment of this name."""
+    if not is_compiled(name):
+        family_name(name)  # says what is wrong with a name that nobody knows
+        raise UserError(f"'{name}' is not one of the compiled environments: known: {', '.join(EXAMPLES)}")
+    return make_listed(name)  # type: ignore[return-value]
+
+
+def make_listed(name: str) -> "AbstractSpec":
+    """The environment of a name that is in the table."""
+    found = listed(name)
+    assert found is not None, name
+    kind, given = found
+    return pkgutil.resolve_name(kind.make)(*given)
+
+
+def is_compiled(names: str | Sequence[str]) -> bool:
+    """Whether these are names of compiled environments; nothing is imported to find out."""
+    found = [listed(name) for name in ([names] if isinstance(names, str) else names)]
+    return all(one is not None and one[0].compiled for one in found)
 
 
 def is_atari(name: str) -> bool:
@@ -69,18 +133,9 @@ def is_atari(name: str) -> bool:
     return name.startswith("atari-")
 
 
-def make_atari(name: str) -> AbstractSpec:
-    """The Atari game of this name."""
-    from tenuto.envs.gym.atari import Atari  # it needs to know what an environment is
-
-    return Atari(name.removeprefix("atari-"))
-
-
-def is_compiled(names: str | Sequence[str]) -> bool:
-    """Whether these are names of compiled environments; nothing is imported to find out."""
-    each = [names] if isinstance(names, str) else names
-    known = re.compile(r"chain-\d+|lava:.*|" + "|".join([f"lava-{name}" for name in MAPS] + [*PENDULUMS]), re.DOTALL)
-    return all(known.fullmatch(name) for name in each)
+def is_file(name: str) -> bool:
+    """Whether the name is that of a map of one's own."""
+    return name.startswith("lava:")
 
 
 def is_python(name: str) -> bool:
@@ -90,6 +145,8 @@ def is_python(name: str) -> bool:
 
 def is_gymnasium(name: str) -> bool:
     """Whether Gymnasium knows an environment of this name (`module:Name-v0` imports the module first)."""
+    import gymnasium  # the pure core does without it
+
     module, _, bare = name.rpartition(":")
     try:
         if module:
@@ -103,27 +160,3 @@ def is_gymnasium(name: str) -> bool:
 def short(name: str) -> str:
     """The name without a map's folder, for people."""
     return f"lava:{Path(name.removeprefix('lava:')).name}" if is_file(name) else name
-
-
-def read(name: str) -> tuple[str, ...]:
-    """The rows of a map of one's own, if they make a map."""
-    file = name.removeprefix("lava:")
-    if not file:
-        raise UserError("--env lava: lacks a file: name a map, for example lava:my_map.txt")
-    try:
-        rows = read_map(Path(file))
-        Lava(rows)
-    except UserError as problem:
-        raise UserError(f"{file}: {problem}") from None
-    return rows
-
-
-def make(name: str) -> AbstractEnv:
-    """The environment of this name."""
-    if family(name) in ("standard", "atari"):
-        raise UserError(f"'{name}' is not one of the compiled environments: known: {', '.join(_EXAMPLES)}")
-    if family(name) == "chain":
-        return Chain(int(name.removeprefix("chain-")))
-    if name in PENDULUMS:
-        return Pendulum(PENDULUMS[name])
-    return Lava(read(name) if is_file(name) else MAPS[name.removeprefix("lava-")])

@@ -11,12 +11,12 @@ from tenuto.envs.gym.atari import games as known_games
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
 from tenuto.experiments import published_atari as published
-from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted
 from tenuto.experiments.published_atari import GAMES, LAMS, MUS
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
-from tenuto.runs.jobs import Job
-from tenuto.settings.atari import SETTINGS, STEPS
+from tenuto.runs.jobs import Job, job_for
+from tenuto.settings.atari import BUDGET, SETTINGS
 
 PARTS = {
     "main": "the paper's table (tab:atari_result_std), normalised too (tab:atari_result_normalized); learning curves",
@@ -64,10 +64,16 @@ CATALOGUE_FIXED = 4  # what fixed-j is if nothing is said
 RANDOM_STEPS = 30_000  # no more are needed of a policy that never changes: all its evaluations count
 
 
-def trial(parts: Sequence[str]) -> dict[str, Any]:
-    """What is taken to be quick: of the main table two agents, of other parts all, for they are nothing by half."""
-    agents = ["ddqn", "ute"] if list(parts) == ["main"] else None
-    return {"seeds": 1, "steps": 400, "games": ["road_runner"], "agents": agents}
+def wanted(flags: Any) -> Wanted:
+    """What the flags ask for. --quick fills in what was left out: of the main table two agents; other parts need all
+    theirs."""
+    asked: dict[str, Any] = {name: getattr(flags, name) for name in ("seeds", "steps", "games", "agents")}
+    if flags.quick:
+        agents = ["ddqn", "ute"] if list(flags.parts) == ["main"] else None
+        quick = {"seeds": 1, "steps": 400, "games": ["road_runner"], "agents": agents}
+        asked = {name: quick[name] if value is None else value for name, value in asked.items()}
+    budget = BUDGET if asked["steps"] is None else BUDGET._replace(amount=asked["steps"])
+    return Wanted(items(flags.parts, asked["games"], asked["agents"]), asked["seeds"], budget)
 
 
 def items(parts: Sequence[str], games: Sequence[str] | None, agents: Sequence[str] | None) -> list[tuple[str, str]]:
@@ -101,7 +107,7 @@ def entries(part: str, setting: str, seeds: int, steps: int, game: str, agent: s
     """Every cell of one part for one game and agent; none if the part does not have the agent."""
     if agent not in AGENTS[part]:
         return []
-    job = partial(Job, f"atari-{game}", setting=setting, seeds=seeds, steps=steps)
+    job = partial(job_for, f"atari-{game}", setting=setting, seeds=seeds, steps=steps)
     if agent in YARDSTICKS:  # their home is the main table, whichever part needs them
         part = "main"
     if part in TABLES:
@@ -252,12 +258,12 @@ EXPERIMENT = Experiment(
     PARTS,
     TITLES,
     SETTINGS,
-    STEPS,
+    BUDGET,
     entries,
     lambda entry: None,
+    wanted,
     draw,
     derive,
-    counts="steps",
     seeds=7,
     at_a_time=3,  # each holds its lanes' frames
     rank=rank,

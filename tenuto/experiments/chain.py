@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from tenuto.agents import able
 from tenuto.experiments import published
-from tenuto.experiments.experiment import Entry, Experiment, Source
-from tenuto.runs.jobs import Job
-from tenuto.settings.chain import EPISODES, SETTINGS
+from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted, numbers
+from tenuto.runs.jobs import Job, job_for
+from tenuto.settings.chain import BUDGET, SETTINGS
 from tenuto.spaces import Discrete
 
 PARTS = {
@@ -34,7 +35,7 @@ TITLES = {
 
 def entries(part: str, setting: str, seeds: int, episodes: int, length: int) -> list[Entry]:
     """Every cell of one part for one chain length. Parts share jobs: what one has trained, another only reads."""
-    job = partial(Job, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
+    job = partial(job_for, f"chain-{length}", setting=setting, seeds=seeds, episodes=episodes)
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "max-length": _max_length}[part]
     return list(make(length, job))
 
@@ -64,7 +65,7 @@ def _agents(n: int, job: partial[Job]) -> Iterator[Entry]:
 
 def _max_length(n: int, job: partial[Job]) -> Iterator[Entry]:
     if n == LONG_CHAIN:  # the paper shows five times as many episodes for its longest chain
-        job = partial(job, episodes=job.keywords["episodes"] * LONG_EPISODES // EPISODES)
+        job = partial(job, episodes=job.keywords["episodes"] * LONG_EPISODES // BUDGET.amount)
     for j in MAX_LENGTHS:
         made = {
             "ez-greedy": _best_mu(job),  # J is no part of it
@@ -89,10 +90,14 @@ def panel(entry: Entry) -> tuple[str, str] | None:
     Of the appendix table, the curves over lambda are drawn: eleven in one panel could not be told apart.
     """
     if entry.table == "tab:nchain_auc_all":
-        return (f"N = {entry.row}", entry.column) if entry.source.job.agent == "ute" else None
+        return (f"N = {entry.row}", entry.column) if entry.source.job.request.agent == "ute" else None
     if entry.table == "fig:ncahin_performance_all":
         return entry.column, entry.row
     return f"N = {entry.column}", entry.row
 
 
-EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, EPISODES, entries, panel)
+def wanted(flags: Any) -> Wanted:
+    return Wanted(numbers("lengths", flags.lengths), flags.seeds)
+
+
+EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, wanted)

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tenuto.errors import UserError
 from tenuto.report.cells import Cell
 from tenuto.runs.jobs import Job
+from tenuto.settings.family import Budget
 
 
 class Source(NamedTuple):
@@ -16,8 +18,8 @@ class Source(NamedTuple):
 
     def mine(self) -> list[bool]:
         """Which of the job's lanes these are; what a job does not sweep, all its lanes have."""
-        lanes = self.job.lanes()
-        mine = [all(lane.get(k, getattr(self.job, k)) == v for k, v in self.lanes.items()) for lane in lanes]
+        lanes = self.job.lanes
+        mine = [all(self.job.value(lane, k) == v for k, v in self.lanes.items()) for lane in lanes]
         assert any(mine), f"{self.job.name} has no lane with {self.lanes}"
         return mine
 
@@ -35,7 +37,22 @@ class Entry(NamedTuple):
 
     @property
     def setting(self) -> str:
-        return self.source.job.setting
+        return str(self.source.job.request.setting)
+
+
+class Wanted(NamedTuple):
+    """What the flags of `tenuto reproduce` ask of an experiment."""
+
+    items: Sequence[tuple[Any, ...]]  # what sets jobs apart beside part and setting: a chain's length, a game
+    seeds: int | None  # None: as many as the paper has
+    budget: Budget | None = None  # None: the experiment's, or a tenth of it to be quick
+
+
+def numbers(flag: str, given: Sequence[int]) -> list[tuple[int, ...]]:
+    """A list of whole numbers that set jobs apart, each once."""
+    if not given:
+        raise UserError(f"--{flag} was given no value: name at least one, or leave it out")
+    return [(number,) for number in dict.fromkeys(given)]
 
 
 class Experiment(NamedTuple):
@@ -45,12 +62,12 @@ class Experiment(NamedTuple):
     parts: Mapping[str, str]  # what can be asked for, and what it is
     titles: Mapping[str, str]  # of the tables, in their order
     settings: Mapping[str, str]
-    budget: int  # episodes or steps that each lane is trained for
+    budget: Budget  # that each lane is trained for
     entries: Callable[..., list[Entry]]  # (part, setting, seeds, budget, *what else sets jobs apart)
     panel: Callable[[Entry], tuple[str, str] | None]  # the panel and the curve an entry is drawn as, if it is
+    wanted: Callable[[Any], Wanted] = lambda flags: Wanted([()], flags.seeds)  # by the experiment's own flags
     draw: Callable[[Sequence[Entry], Path], None] = lambda entries, folder: None  # figures beyond learning curves
     derive: Callable[[Sequence[Cell]], list[Cell]] = lambda cells: []  # cells made from other cells
-    counts: str = "episodes"  # what the budget is of
     seeds: int = 20  # in the paper
     at_a_time: int = 6  # jobs on one GPU: while some compile, others run
     rank: Callable[[str], Any] = lambda name: 0  # by which rows and columns are ordered

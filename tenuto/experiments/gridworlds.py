@@ -11,8 +11,8 @@ from tenuto.envs.lava import MAPS
 from tenuto.experiments import measures, published
 from tenuto.experiments.experiment import Entry, Experiment, Source
 from tenuto.report import figures
-from tenuto.runs.jobs import Job
-from tenuto.settings.lava import EPISODES, SETTINGS
+from tenuto.runs.jobs import Job, job_for
+from tenuto.settings.lava import BUDGET, SETTINGS
 from tenuto.spaces import Discrete
 
 PARTS = {
@@ -66,9 +66,9 @@ def places(maps: Sequence[str]) -> list[Place]:
     return [Place(name, schedule) for name in maps for schedule in SCHEDULES]
 
 
-def entries(part: str, setting: str, seeds: int, episodes: int = EPISODES) -> list[Entry]:
+def entries(part: str, setting: str, seeds: int, episodes: int = BUDGET.amount) -> list[Entry]:
     """Every cell of one part. Parts share jobs: what one has trained, another only reads."""
-    job = cache(partial(Job, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES))
+    job = cache(partial(job_for, setting=setting, seeds=seeds, episodes=episodes, schedule=SCHEDULES))
     make = {"main": _main, "appendix": _appendix, "agents": _agents, "calibration": _calibration}[part]
     return list(make(job))
 
@@ -140,7 +140,7 @@ def _calibration(job: MakeJob) -> Iterator[Entry]:
 
 def panel(entry: Entry) -> tuple[str, str] | None:
     """Learning curves are drawn for all four agents, and of the appendix table for the values of lambda."""
-    if entry.measure != "auc" or (entry.table == "tab:grid_tee_mu" and entry.source.job.agent != "ute"):
+    if entry.measure != "auc" or (entry.table == "tab:grid_tee_mu" and entry.source.job.request.agent != "ute"):
         return None
     return entry.row, entry.column
 
@@ -178,4 +178,4 @@ def _visits(source: Source, folder: Path) -> figures.Visits:
     return figures.Visits.of(env, measures.kept_of(source, folder, "visits"))
 
 
-EXPERIMENT = Experiment("gridworlds", PARTS, TITLES, SETTINGS, EPISODES, entries, panel, draw)
+EXPERIMENT = Experiment("gridworlds", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, draw=draw)

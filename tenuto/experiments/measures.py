@@ -45,7 +45,7 @@ def _records(folder: Path, when: int) -> Records:
 
 
 def env_of(source: Source) -> envs.AbstractEnv:
-    env = source.job.environment(source.lanes.get("env", source.job.envs[0]))
+    env = source.job.tasks[source.mine().index(True)].env
     assert isinstance(env, envs.AbstractEnv)  # the paper's are compiled
     return env
 
@@ -98,8 +98,7 @@ def steps_per_decision_at_the_end(source: Source, folder: Path) -> np.ndarray:
 def _at_the_end(source: Source, folder: Path, name: str) -> np.ndarray:
     """What the evaluations of the last 100,000 steps found (lanes, evaluations, episodes). The last of all is always
     among them, for it is made when training ends."""
-    assert source.job.steps is not None  # such jobs count steps
-    late = records_of(source, folder)["evaluated"] > source.job.steps - THE_END
+    late = records_of(source, folder)["evaluated"] > source.job.budget.amount - THE_END
     return kept_of(source, folder, f"evaluation_{name}")[:, late].astype(np.float64)
 
 
@@ -135,7 +134,7 @@ def guesses(source: Source, folder: Path) -> list[exact.Guess]:
 
 @lru_cache(maxsize=12)
 def _guesses(job: Job, folder: Path, when: int, lanes: tuple[int, ...]) -> list[exact.Guess]:
-    return exact.compare(job.tasks()[lanes[0]], folders.read_networks(folder), lanes)
+    return exact.compare(job.tasks[lanes[0]], folders.read_networks(folder), lanes)
 
 
 MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {

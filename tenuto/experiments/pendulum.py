@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tenuto.errors import UserError
 from tenuto.experiments import measures, published
-from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted, numbers
 from tenuto.report import cells, figures
 from tenuto.report.cells import Cell
-from tenuto.runs.jobs import Job
-from tenuto.settings.pendulum import EPISODES, SETTINGS
+from tenuto.runs.jobs import Job, job_for
+from tenuto.settings.pendulum import BUDGET, SETTINGS
 
 PARTS = {
     "main": "the paper's table (tab:pendulum) and figure (fig:Pendulum-v0): ddpg, figar, temporl-ddpg, ute-ddpg",
@@ -42,7 +43,7 @@ def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int)
     """Every cell of one part for one greatest length J."""
     if max_length < 1:
         raise UserError(f"--max-lengths must be at least 1 (the action learner alone), not {max_length}")
-    job = partial(Job, ENV, setting=setting, seeds=seeds, episodes=episodes)
+    job = partial(job_for, ENV, setting=setting, seeds=seeds, episodes=episodes)
     return list({"main": _main, "learners": _learners, "lambdas": _lambdas}[part](job, max_length))
 
 
@@ -67,7 +68,7 @@ def _main(job: Callable[..., Job], J: int) -> Iterator[Entry]:
 def _learners(job: Callable[..., Job], J: int) -> Iterator[Entry]:
     for learner in LEARNERS:
         made = job(learner) if J == 1 else job(f"ute-{learner}", max_length=J)
-        yield from _both("learners", made.agent, J, Source(made, {}))
+        yield from _both("learners", made.request.agent, J, Source(made, {}))
 
 
 def _lambdas(job: Callable[..., Job], J: int) -> Iterator[Entry]:
@@ -118,4 +119,8 @@ def derive(made: Sequence[Cell]) -> list[Cell]:
     return found
 
 
-EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, EPISODES, entries, lambda entry: None, draw, derive)
+def wanted(flags: Any) -> Wanted:
+    return Wanted(numbers("max-lengths", flags.max_lengths), flags.seeds)
+
+
+EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, BUDGET, entries, lambda entry: None, wanted, draw, derive)

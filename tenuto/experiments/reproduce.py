@@ -90,7 +90,7 @@ def run_jobs(
     devices = jax.local_devices()
     if devices[0].platform == "cpu":
         # Environments outside have threads of their own, and two such programs can wait for each other for ever.
-        wide = [job for job in todo if job.is_outside or len(job.lanes()) >= WIDE * len(devices)]
+        wide = [job for job in todo if job.on_host or len(job.lanes) >= WIDE * len(devices)]
         _run_side_by_side(wide, [devices], folder, report, stop)
         _run_side_by_side([job for job in todo if job not in wide], [[d] for d in devices], folder, report, stop)
     else:
@@ -142,9 +142,7 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
     """The jobs behind these entries, the largest first, of equal ones those with ensembles: the last ones to end should
     be small."""
     distinct = dict.fromkeys(entry.source.job for entry in entries)
-    sizes = {
-        job: len(job.lanes()) * (job.steps or 1) * np.prod(job.environment(job.envs[0]).obs_size) for job in distinct
-    }
+    sizes = {job: len(job.lanes) * (job.request.steps or 1) * np.prod(job.env.obs_size) for job in distinct}
     return sorted(distinct, key=lambda job: (-sizes[job], not job.uses_lam))
 
 
@@ -161,8 +159,8 @@ def fill(entry: Entry, folder: Path) -> Cell:
         setting=entry.setting,
         published=entry.published,
         published_sd=entry.published_sd,
-        steps=entry.source.job.steps or ended,
-        seconds=round(summary["seconds"] * len(values) / len(entry.source.job.lanes()), 3),
+        steps=entry.source.job.request.steps or ended,
+        seconds=round(summary["seconds"] * len(values) / len(entry.source.job.lanes), 3),
     )
 
 
@@ -172,7 +170,7 @@ def diverged(todo: Sequence[Job], folder: Path) -> list[str]:
     for job in todo:
         for lane in storage.read_json(folder / "jobs" / job.name / "summary.json")["lanes"]:
             if lane["diverged"] >= 0:
-                lines.append(f"{job.label} ({job.setting}) diverged in lane {lane}")
+                lines.append(f"{job.label} ({job.request.setting}) diverged in lane {lane}")
     return lines
 
 

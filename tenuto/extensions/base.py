@@ -1,7 +1,8 @@
 """For how long: the contract of an extension policy."""
 
+import dataclasses
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -27,6 +28,8 @@ class Situation(NamedTuple):
 class AbstractExtension(eqx.Module):
     """Decides how long a choice is held. Everything takes one sample; callers vmap."""
 
+    uses_lam: ClassVar[bool] = False  # whether lengths depend on λ: then it can be set, swept and shown
+
     @property
     @abstractmethod
     def max_length(self) -> int:
@@ -45,6 +48,15 @@ class AbstractExtension(eqx.Module):
     def only_whole(self) -> bool:
         """Whether only whole options are evidence, not the shorter spans within them."""
         return False
+
+    def with_max_length(self, longest: int) -> Self:
+        """The same policy with options of up to this length. Where that cannot be, the error says it of the agent."""
+        changed: Any = {"max_length": longest}
+        return dataclasses.replace(self, **changed)
+
+    def with_heads(self, heads: int) -> Self:
+        """The same policy with an ensemble of this many heads."""
+        raise UserError("has no ensemble of option values: leave --heads out")
 
     def suits(self, actions: AbstractSpace) -> bool:
         """Whether actions of this kind can be held by it."""

@@ -4,8 +4,9 @@
 `Joint(range(1, 11))` the undecomposed option space of the paper's ablation.
 """
 
+import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,6 +35,11 @@ class Joint(AbstractExtension):
     @property
     def lengths(self) -> tuple[int, ...]:
         return self.offered
+
+    def with_max_length(self, longest: int) -> Self:
+        if len(self.offered) > 1 or self.offered == (1,):
+            raise UserError(f"has fixed lengths {self.offered}: leave --max-length out")
+        return dataclasses.replace(self, offered=(longest,))
 
     def suits(self, actions: AbstractSpace) -> bool:
         return isinstance(actions, Discrete) or len(self.offered) == 1

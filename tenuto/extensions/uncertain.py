@@ -1,6 +1,7 @@
 """UTE (Lee et al., AAAI 2024): the length that maximises mean + λ·std over an ensemble of option values."""
 
-from typing import Any
+import dataclasses
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,6 +19,8 @@ class Uncertain(AbstractLearnedExtension):
     λ > 0 favours lengths the heads disagree on (bold), λ < 0 avoids them (cautious).
     """
 
+    uses_lam = True
+
     max_length: int = eqx.field(static=True, default=10)
     heads: int = eqx.field(static=True, default=10)
     before: tuple[int, ...] = eqx.field(static=True, default=())
@@ -29,6 +32,9 @@ class Uncertain(AbstractLearnedExtension):
     epsilon_greedy: bool = eqx.field(static=True, default=False)
     init_weights: str = eqx.field(static=True, default="uniform")
     one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share that of the choice
+
+    def with_heads(self, heads: int) -> Self:
+        return dataclasses.replace(self, heads=heads)
 
     def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
         code_size, J = actions.code_size, self.max_length

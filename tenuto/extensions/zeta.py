@@ -1,6 +1,7 @@
 """εz-greedy (Dabney et al., 2020): exploratory actions last zeta-distributed times, greedy ones a single step."""
 
-from typing import Any
+import dataclasses
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -29,6 +30,11 @@ class Zeta(AbstractExtension):
             raise UserError(f"mu must be greater than 1 for the zeta distribution to exist, not {self.mu}")
         if self.longest < 1:
             raise UserError(f"the longest length must be at least 1, not {self.longest}")
+
+    def with_max_length(self, longest: int) -> Self:
+        if longest <= self.extra:
+            raise UserError(f"needs a --max-length of at least {self.extra + 1} here, not {longest}")
+        return dataclasses.replace(self, longest=longest - self.extra)
 
     @property
     def max_length(self) -> int:

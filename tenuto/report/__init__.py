@@ -1,1 +1,1 @@
-"""Tables and figures. They only read results; nothing here trains."""
+"""Numbers and figures from what runs left: statistics, cells, tables, learning curves."""

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 
 from tenuto.errors import UserError
-from tenuto.report import figures, groups, stats
+from tenuto.report import figures, stats
 from tenuto.runs.folders import load_job, read_records_so_far
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import ALL, Given, Job
 from tenuto.runs.records import Records
 
 POINTS = 50
@@ -61,7 +61,7 @@ def load(folders: Sequence[Path], training: bool = False, given: Given = Given()
         job, kept = load_job(Path(folder), given), read_records_so_far(Path(folder))
         if not kept["count"].any() and not len(kept["evaluated"]):
             raise UserError(f"{folder} has no finished episode yet: there is nothing to draw")
-        for name, lanes in groups.of(job).items():
+        for name, lanes in job.groups().items():
             found[_label(job, name, folder, many, found)] = Curve.of(kept, lanes, training)
     if len({curve.judged for curve in found.values()}) > 1:
         raise UserError("some of these runs have evaluations and some have not: compare them with --training")
@@ -69,7 +69,7 @@ def load(folders: Sequence[Path], training: bool = False, given: Given = Given()
 
 
 def _label(job: Job, group: str, folder: Path, many: bool, taken: Mapping[str, Curve]) -> str:
-    parts = [job.label if many else job.agent, "" if group == groups.ALL else group]
+    parts = [job.label if many else job.request.agent, "" if group == ALL else group]
     label = " ".join(filter(None, parts))
     return label if label not in taken else f"{label} ({folder})"
 

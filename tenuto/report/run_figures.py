@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from tenuto.envs import AbstractEnv, Lava
-from tenuto.report import curves, figures, groups
+from tenuto.report import curves, figures
 from tenuto.runs import folders
+from tenuto.settings.family import EPISODES
 
 MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as one
 
@@ -12,14 +13,13 @@ MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as o
 def draw(folder: Path) -> list[Path]:
     """Draw a finished run into its folder; the files written. Of very many groups only the first are drawn."""
     job, kept = folders.load_job(folder), folders.read_records(folder)
-    lanes = job.lanes()
-    everything = groups.of(job)
+    everything = job.groups()
     drawn = dict(list(everything.items())[:MOST_GROUPS])
-    title = f"{job.label}, setting {job.setting}"
+    title = f"{job.label}, setting {job.request.setting}"
     if len(drawn) < len(everything):
         title += f" (the first {len(drawn)} of {len(everything)} groups)"
-    env = job.environment(job.envs[0])
-    if isinstance(env, AbstractEnv) and job.episodes is not None:
+    env = job.env
+    if isinstance(env, AbstractEnv) and job.budget.unit == EPISODES:
         returns = {"": {name: kept["returns"][mine] for name, mine in drawn.items()}}
         scale = {"worst": env.worst_return, "best": env.best_return}
         written = figures.learning_curves(returns, folder / "learning", title=title, **scale)
@@ -34,7 +34,7 @@ def draw(folder: Path) -> list[Path]:
     if isinstance(env, Lava):
         seen = {}
         for name, mine in drawn.items():
-            map_ = job.environment(lanes[mine[0]].get("env", job.envs[0]))
+            map_ = job.tasks[mine[0]].env
             assert isinstance(map_, Lava)
             seen["", name] = figures.Visits.of(map_, kept["visits"][mine])
         written += figures.coverage(seen, folder / "coverage", title=f"{title}: steps begun in each cell")

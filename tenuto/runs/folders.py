@@ -19,12 +19,12 @@ from typing import Any
 import jax
 
 import tenuto
-from tenuto.runs import storage, serial
-from tenuto import envs, loop
+from tenuto import loop
 from tenuto.envs import registry
 from tenuto.errors import UserError
-from tenuto.runs.jobs import Given, Job
 from tenuto.loop import Networks
+from tenuto.runs import jobs, layout, serial, storage
+from tenuto.runs.jobs import Given, Job
 from tenuto.runs.records import Records
 
 try:
@@ -32,7 +32,6 @@ try:
 except ImportError:  # not a POSIX system: nothing keeps a second process out
     fcntl = None  # type: ignore[assignment]
 
-RECORDS = "records."  # begins the names of the records in a checkpoint
 MOST_DIFFERENCES = 4  # told in one message
 
 
@@ -41,10 +40,11 @@ def claim(job: Job, folder: Path) -> Path:
     folder = Path(folder)
     config = folder / "config.json"
     if exists(config):
-        differing = differences(_asked(folder), job.to_json())
+        there = layout.read_config(config)
+        differing = differences(_asked(folder, there), job.to_json())
         if differing:
             raise UserError(f"{folder} holds another run ({differing}): choose another --out")
-        differing = differences(storage.read_json(config).get("hyperparameters"), job.hyperparameters())
+        differing = differences(there.get("hyperparameters"), job.hyperparameters())
         if differing:
             raise UserError(
                 f"{folder} was made with other hyper-parameters of the same name ({differing}): "
@@ -52,16 +52,14 @@ def claim(job: Job, folder: Path) -> Path:
             )
         return folder
     make_folder(folder)
-    storage.write_json(
-        config, {"tenuto": tenuto.__version__, "job": job.to_json(), "hyperparameters": job.hyperparameters()}
-    )
+    about = {"tenuto": tenuto.__version__, "format": layout.FORMAT}
+    storage.write_json(config, about | {"job": job.to_json(), "hyperparameters": job.hyperparameters()})
     return folder
 
 
-def _asked(folder: Path) -> dict[str, Any]:
+def _asked(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     """A folder's job as it was asked for, in this version's words where it can be read."""
-    content = storage.read_json(folder / "config.json")
-    job = content.get("job") if isinstance(content, dict) else None
+    job = content.get("job")
     if isinstance(job, dict) and ("composition" in job or str(job.get("env")).startswith("python:")):
         return job  # it may have parts that only the caller knows
     return load_job(folder).to_json()
@@ -121,12 +119,12 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
         if exists(folder / "experiment.json"):
             hint = "it is one of `tenuto reproduce`; to go on with it, repeat that command"
         raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
-    content = storage.read_json(config)
+    content = layout.read_config(config)
     try:
         spelled = next(iter(content["hyperparameters"].values()))["env"]
         if given.spec is None:
             given = dataclasses.replace(given, spec=_spec_of(content["job"]["env"], spelled))
-        job = Job.from_json(content["job"], given)
+        job = jobs.from_json(content["job"], given)
         if given.agent is not None:
             differing = differences(content["job"].get("composition"), job.to_json().get("composition"))
             if differing:
@@ -142,7 +140,7 @@ def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
     """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
     looked up that might be somebody's code."""
     if spelled["is"] in ("Outside", "Atari") or (not registry.is_compiled(env) and spelled["is"] in serial.KNOWN):
-        return serial.read(spelled)
+        return serial.from_json(spelled)
     if isinstance(env, str) and registry.is_python(env):
         raise UserError(
             f"it was trained in a compiled environment of its author's own, {spelled['is']}: say which it is with "
@@ -151,16 +149,6 @@ def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
     if not registry.is_compiled(env):
         raise ValueError(f"{env} is none of our environments")
     return None
-
-
-def check_config(folder: Path, file: str) -> None:
-    """See that a run's config.json is what it was when this file was saved."""
-    config = folder / "config.json"
-    if not exists(config):
-        return  # `load_job` says so
-    digest = config_digest(folder)
-    if storage.load(folder / file)[1].get("config", digest) != digest:
-        raise storage.damaged(config, ValueError(f"it is not what {file} was saved with"))
 
 
 def config_digest(folder: Path) -> str:
@@ -196,7 +184,7 @@ def exists(path: Path) -> bool:
 def read_records(folder: Path | str) -> Records:
     """The records of a finished job."""
     folder = done(folder)
-    arrays, _ = storage.load(folder / "records.npz")
+    arrays, _ = layout.read_arrays(folder / "records.npz")
     return Records(**arrays)
 
 
@@ -210,23 +198,22 @@ def read_records_so_far(folder: Path) -> Records:
         raise UserError(
             f"the run in {folder} has no checkpoint yet: wait for it, or go on with `tenuto resume {folder}`"
         )
-    arrays, _ = storage.load(path)
-    return Records(**{name.removeprefix(RECORDS): a for name, a in arrays.items() if name.startswith(RECORDS)})
+    return Records(**layout.read_checkpoint(path).records)
 
 
 def read_networks(folder: Path | str, job: Job | None = None, best: bool = False) -> Networks:
     """What the lanes of a finished job have learned, at the end or by their best evaluation; every leaf has the lane
-    axis in front, ordered as `Job.lanes`."""
+    axis in front, ordered as `Job.lanes`. Refused where config.json is not what it was when they were saved."""
     folder = done(folder)
     job = job or load_job(folder)
     path = folder / ("best.npz" if best else "networks.npz")
     if best and not exists(path):
         raise UserError(f"{folder} has no best networks: a run keeps them if it counts steps and is evaluated")
-    arrays, _ = storage.load(path)
+    arrays, _ = layout.read_arrays(path, config_digest(folder))
 
     def of_all_lanes() -> Networks:
-        task = job.tasks()[0]
-        keys = jax.random.split(jax.random.key(0), len(job.lanes()))
+        task = job.tasks[0]
+        keys = jax.random.split(jax.random.key(0), len(job.lanes))
         return jax.vmap(lambda key: loop.learned(task, loop.start(task, key)))(keys)
 
     return storage.tree_from(arrays, jax.eval_shape(of_all_lanes), path)

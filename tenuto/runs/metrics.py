@@ -3,39 +3,104 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tenuto import recorded
 from tenuto.runs import storage
 from tenuto.runs.records import Records
 from tenuto.runs.trackers import AbstractTracker
 
-MEASURED = ("episodes", "recent_return", "evaluation", "decisions_per_step", "mean_length", "lam")
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of every lane that can be watched: how it is found in the records, and how it is shown."""
+
+    name: str
+    words: str  # for the documentation
+    per_lane: Callable[[Records], np.ndarray]  # as of the last chunk; NaN where there is none yet
+    label: str = ""  # in the progress line, which leaves out what has none
+    format: str = ".2f"
+    only_with_lam: bool = False  # shown only where the agent uses λ
+    of_evaluation: bool = False  # written only where an evaluation was just made
+
+
+def table() -> tuple[Metric, ...]:
+    """Every metric, in the order of the files: those of the paper first, then of whatever else `recorded.py` lists."""
+    of_columns = {c.metric.name: _recent_mean(c.name, c.metric) for c in recorded.COLUMNS if c.metric is not None}
+    first = (
+        Metric("episodes", "finished so far", lambda kept: kept["count"]),
+        of_columns.pop("recent_return"),
+        Metric(
+            "evaluation",
+            "return without exploration, where one was just made",
+            _last_evaluation,
+            label="evaluation",
+            of_evaluation=True,
+        ),
+        Metric(
+            "decisions_per_step",
+            "over the last 20 episodes",
+            lambda kept: _means(kept.recent("decisions") / kept.recent("steps")),
+            label="decisions/step",
+        ),
+        Metric(
+            "mean_length",
+            "steps per decision, over the last 20 episodes",
+            lambda kept: _means(kept.recent("steps") / kept.recent("decisions")),
+            label="length",
+        ),
+        of_columns.pop("lam"),
+    )
+    return (*first, *of_columns.values())
+
+
+def _recent_mean(column: str, metric: recorded.Recent) -> Metric:
+    return Metric(
+        metric.name,
+        metric.words,
+        lambda kept: _means(kept.recent(column, metric.episodes)),
+        label=metric.label or metric.name,
+        format=metric.format,
+        only_with_lam=metric.only_with_lam,
+    )
+
+
+def _last_evaluation(kept: Records) -> np.ndarray:
+    if not len(kept["evaluated"]):
+        return np.full(len(kept["count"]), np.nan)
+    return _means(kept["evaluation_returns"][:, -1:].mean(2))
+
+
+def _means(values: np.ndarray) -> np.ndarray:
+    """The mean of each row's numbers; NaN where it has none that is finite."""
+    return np.array([np.nanmean(row) if np.isfinite(row).any() else np.nan for row in values], np.float64)
 
 
 def measure(kept: Records) -> dict[str, list[Any]]:
-    """Each lane's numbers as of the last chunk, over its last 20 episodes; `evaluation` only where one was just made.
-
-    None where there is no number yet.
-    """
-
-    def means(values: np.ndarray) -> list[float | None]:
-        return [round(float(np.nanmean(row)), 4) if np.isfinite(row).any() else None for row in values]
-
-    steps, decisions = kept.recent("steps"), kept.recent("decisions")
-    judged_now = kept["clock"][-1] in kept["evaluated"][-1:]
+    """Each lane's numbers as of the last chunk, as they are written; None where there is none yet."""
+    evaluated_now = kept["clock"][-1] in kept["evaluated"][-1:]
     nothing: list[Any] = [None] * len(kept["count"])
     return {
-        "episodes": kept["count"].tolist(),
-        "recent_return": means(kept.recent("returns")),
-        "evaluation": means(kept["evaluation_returns"][:, -1:].mean(2)) if judged_now else nothing,
-        "decisions_per_step": means(decisions / steps),
-        "mean_length": means(steps / decisions),
-        "lam": means(kept.recent("lam", 1)),
+        metric.name: nothing if metric.of_evaluation and not evaluated_now else _written(metric.per_lane(kept))
+        for metric in table()
     }
+
+
+def _written(values: np.ndarray) -> list[Any]:
+    if np.issubdtype(values.dtype, np.integer):
+        return values.tolist()
+    return [None if np.isnan(x) else round(float(x), 4) for x in values]
+
+
+def over_lanes(kept: Records) -> dict[str, float]:
+    """The mean of each metric over lanes, as of the last chunk and the last evaluation; NaN where there is none."""
+    found = {metric.name: metric.per_lane(kept) for metric in table()}
+    return {name: float(np.nanmean(x)) if np.isfinite(x).any() else float("nan") for name, x in found.items()}
 
 
 class Metrics:
@@ -53,11 +118,12 @@ class Metrics:
         self._chunks = 0  # written so far
 
     def keep(self, chunks: int) -> None:
-        """Forget what was written after the first so many chunks: it will be written again."""
+        """Forget what was written after the first `chunks` chunks: it will be written again."""
         old = self._lines.read_text(errors="replace").splitlines(keepends=True) if self._lines.exists() else []
         storage.write_text(self._lines, "".join(old[:chunks]))
         rows = self._table.read_text(errors="replace").splitlines(keepends=True) if self._table.exists() else []
-        heading = ["step", *(["frames"] if self._skips else []), "lane", *_apart(self._lanes[0]), *MEASURED]
+        heading = ["step", *(["frames"] if self._skips else []), "lane", *_apart(self._lanes[0])]
+        heading += [metric.name for metric in table()]
         kept = rows[1 : 1 + chunks * len(self._lanes)]
         storage.write_text(self._table, _csv([heading]) + "".join(kept))
         self._chunks = chunks
@@ -73,8 +139,7 @@ class Metrics:
         diverged = np.flatnonzero(kept["diverged"] >= 0).tolist()
         frames = {"frames": step * self._frames[0]} if self._skips else {}
         line: dict[str, Any] = {"step": step} | frames | numbers | {"diverged": diverged}
-        if set(numbers["evaluation"]) == {None}:
-            line["evaluation"] = None
+        line |= {m.name: None for m in table() if m.of_evaluation and set(numbers[m.name]) == {None}}
         with open(self._lines, "a") as file:
             file.write(json.dumps(line) + "\n")
         by_lane = [dict(zip(numbers, values, strict=True)) for values in zip(*numbers.values(), strict=True)]
@@ -82,8 +147,8 @@ class Metrics:
             [step, *frames.values(), i, *_apart(lane).values(), *("" if x is None else x for x in mine.values())]
             for i, (lane, mine) in enumerate(zip(self._lanes, by_lane, strict=True))
         ]
-        with open(self._table, "a", newline="") as table:
-            table.write(_csv(rows))
+        with open(self._table, "a", newline="") as file:
+            file.write(_csv(rows))
         for tracker in self._trackers:
             tracker.log(step, by_lane)
 
@@ -99,7 +164,8 @@ class Metrics:
 
 def _apart(lane: dict[str, Any]) -> dict[str, Any]:
     """What sets a lane apart, less what is measured anyway."""
-    return {name: value for name, value in lane.items() if name not in MEASURED}
+    measured = {metric.name for metric in table()}
+    return {name: value for name, value in lane.items() if name not in measured}
 
 
 def _csv(rows: list[list[Any]]) -> str:

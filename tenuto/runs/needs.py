@@ -1,4 +1,4 @@
-"""What a job will need, told before it starts: memory, disk and time."""
+"""What jobs will need, told before they start: memory, disk and time."""
 
 import math
 import os
@@ -14,7 +14,7 @@ from tenuto import loop
 from tenuto.errors import UserError
 from tenuto.runs.jobs import Job
 
-# Env steps per second of so many lanes together, that a first guess of the time rests on (`benchmarks/atari.py`, UTE in
+# Env steps per second by the number of lanes, on which a first guess of the time rests (`benchmarks/atari.py`, UTE in
 # TF32, of which bfloat16 is faster and other agents not slower by much). The progress line says how it really goes.
 SPEEDS = {"gpu": {1: 970, 7: 3701, 28: 6000}, "cpu": {1: 8, 3: 10}}
 WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
@@ -22,7 +22,7 @@ ROOM = 0.92  # of a device's memory that can be filled
 
 
 def memory_of(device: Any) -> int:
-    """Bytes that a device has; 0 where nobody says."""
+    """Device memory in bytes; 0 if unknown."""
     if device.platform == "cpu":
         names = getattr(os, "sysconf_names", {})
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if "SC_PHYS_PAGES" in names else 0
@@ -30,7 +30,7 @@ def memory_of(device: Any) -> int:
 
 
 def check_disk(jobs: Sequence[Job], at_a_time: int, folder: Path) -> None:
-    """Refuse where checkpoints would not fit: a new one is written before the old one goes."""
+    """Refuse where checkpoints would not fit: a new one is written before the old one is removed."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     needed = 2 * sum(sorted((needs(job)[1] for job in jobs), reverse=True)[:at_a_time])
     free = shutil.disk_usage(there).free
@@ -46,30 +46,36 @@ def bytes_of(tree: Any) -> int:
 
 
 def lane_bytes(job: Job) -> int:
-    """What one lane keeps on its device: replay, networks and what their optimisers remember. A checkpoint of it is as
-    large."""
-    task = job.tasks()[0]
+    """Bytes that one lane keeps on its device: replay, networks and optimiser state. Its checkpoint is as large."""
+    task = job.tasks[0]
     lane = jax.eval_shape(lambda: loop.start(task, jax.random.key(0)))
     return bytes_of(lane._replace(step_key=(), learn_key=()))
 
 
 def needs(job: Job) -> tuple[int, int]:
     """Bytes on the device while it runs, and bytes of its checkpoint."""
-    lanes, each = len(job.lanes()), lane_bytes(job)
+    lanes, each = len(job.lanes), lane_bytes(job)
     return int(lanes * each * (1 + WORKSPACE)), lanes * each
 
 
+def check_memory(jobs: Sequence[Job], at_a_time: int) -> tuple[int, int]:
+    """Bytes that the largest of these jobs need on the device, `at_a_time` of them side by side, and the device's; an
+    error if they do not fit."""
+    limit = memory_of(jax.local_devices()[0])
+    memory = sum(sorted((needs(job)[0] for job in jobs), reverse=True)[:at_a_time])
+    if limit and memory > ROOM * limit:
+        raise UserError(_refusal(jobs, at_a_time, limit))
+    return memory, limit
+
+
 def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
-    """Lines that say what these jobs will need, so many at a time; a refusal if they do not fit."""
+    """Lines that say what these jobs will need, `at_a_time` of them side by side; an error if they do not fit."""
     if not jobs:
         return []
     device = jax.local_devices()[0]
-    largest = sorted((needs(job) for job in jobs), reverse=True)[:at_a_time]
-    memory, disk = (sum(part) for part in zip(*largest, strict=True))
-    limit = memory_of(device)
-    if limit and memory > ROOM * limit:
-        raise UserError(_refusal(jobs, at_a_time, limit))
-    lanes = sum(len(job.lanes()) for job in jobs)
+    memory, limit = check_memory(jobs, at_a_time)
+    disk = sum(sorted((needs(job)[1] for job in jobs), reverse=True)[:at_a_time])
+    lanes = sum(len(job.lanes) for job in jobs)
     of = f" of {limit / 1e9:.0f}" if limit else ""
     times = "" if len(jobs) <= at_a_time else f", {at_a_time} at a time"
     seconds = guess(jobs, at_a_time, device.platform)
@@ -86,23 +92,23 @@ def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
 def guess(jobs: Sequence[Job], at_a_time: int, platform: str) -> float:
     """A first guess of the seconds that jobs take. Lanes share a device, whichever job they belong to."""
     measured = SPEEDS["cpu" if platform == "cpu" else "gpu"]
-    steps = sum(len(job.lanes()) * (job.steps or 0) for job in jobs)
-    together = sum(sorted((len(job.lanes()) for job in jobs), reverse=True)[:at_a_time])
+    steps = sum(len(job.lanes) * (job.request.steps or 0) for job in jobs)
+    together = sum(sorted((len(job.lanes) for job in jobs), reverse=True)[:at_a_time])
     return steps / float(np.interp(together, list(measured), list(measured.values())))
 
 
 def _refusal(jobs: Sequence[Job], at_a_time: int, limit: int) -> str:
     job = max(jobs, key=needs)
     fit = int(ROOM * limit / (lane_bytes(job) * (1 + WORKSPACE)))
-    if fit >= len(job.lanes()):
+    if fit >= len(job.lanes):
         return (
             f"{at_a_time} such jobs at a time do not fit into the device's {limit / 1e9:.0f} GB: ask for fewer agents "
             "or games at once"
         )
     return (
-        f"{len(job.lanes())} lanes of {job.label} need {needs(job)[0] / 1e9:.0f} GB, and the device has "
+        f"{len(job.lanes)} lanes of {job.label} need {needs(job)[0] / 1e9:.0f} GB, and the device has "
         f"{limit / 1e9:.0f}: about {fit} fit. Ask for fewer --seeds (and the others with --first-seed in another run)"
-        + (", or fewer values of λ at a time" if job.lam and len(job.lam) > 1 else "")
+        + (", or fewer values of λ at a time" if np.size(job.request.lam or 0) > 1 else "")
     )
 
 

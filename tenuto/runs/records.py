@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from tenuto.trainers.compiled import STAGES, Chunk, Evaluation
+from tenuto import recorded
+from tenuto.trainers.program import STAGES, Chunk, Evaluation
 
-PER_EPISODE = {"returns": np.float32, "steps": np.int32, "decisions": np.int32, "lam": np.float32}
-PER_EVALUATION = ("returns", "steps", "decisions")  # of each episode of it
+PER_EVALUATION = {"returns": np.float32, "steps": np.int32, "decisions": np.int32}  # of each of its episodes
 PER_STAGE = ("lengths", "visits")
 
 
 class Records:
     """Grows chunk by chunk; `arrays()` is all of it as plain arrays, and `Records(**arrays)` gives it back.
 
-    Per episode (lanes, episodes), NaN or 0 past a lane's own count: `returns`, `steps`, `decisions`, `lam`.
+    Per episode (lanes, episodes), NaN or 0 past a lane's own count: every column of `recorded.COLUMNS`, by its name.
     Per stage, each a fiftieth of a lane's episodes or of the run's steps (lanes, stages, ·): `lengths` (how often each
     length 1..J was decided), `visits` (steps begun in each place). `clock` says at which step each chunk ended.
     `diverged` is the clock at which a lane was first seen with parameters that are not finite, or -1.
@@ -25,7 +25,7 @@ class Records:
 
     @classmethod
     def empty(cls, lanes: int, max_length: int, places: int) -> "Records":
-        table = {name: np.zeros((lanes, 0), kind) for name, kind in PER_EPISODE.items()}
+        table = {name: np.zeros((lanes, 0), dtype) for name, dtype in recorded.dtypes().items()}
         return cls(
             **table,
             count=np.zeros(lanes, np.int32),
@@ -54,14 +54,13 @@ class Records:
         now = self._arrays
         count, finished = now["count"], np.asarray(chunk.finished)
         room = int((count + finished).max(initial=0))
-        lane, row = np.nonzero(np.arange(chunk.returns.shape[1]) < finished[:, None])
-        for name, kind in PER_EPISODE.items():
-            old = now[name]
-            blank = np.nan if np.issubdtype(kind, np.floating) else 0
-            grown = np.full((len(count), room), blank, kind)
+        lane, row = np.nonzero(np.arange(finished.max(initial=0)) < finished[:, None])
+        for column in recorded.COLUMNS:
+            old = now[column.name]
+            grown = np.full((len(count), room), column.blank, column.dtype)
             grown[:, : old.shape[1]] = old
-            grown[lane, count[lane] + row] = np.asarray(getattr(chunk, name))[lane, row]
-            now[name] = grown
+            grown[lane, count[lane] + row] = np.asarray(chunk.episodes[column.name])[lane, row]
+            now[column.name] = grown
         now["count"] = count + finished
         for name in PER_STAGE:
             now[name] = now[name] + np.asarray(getattr(chunk, name))
@@ -69,7 +68,7 @@ class Records:
         lost = ~np.asarray(chunk.finite) & (now["diverged"] < 0)
         now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
 
-    def judge(self, evaluation: Evaluation, t: int) -> None:
+    def add_evaluation(self, evaluation: Evaluation, t: int) -> None:
         """Append an evaluation made at clock t."""
         now = self._arrays
         for name in PER_EVALUATION:
@@ -96,7 +95,7 @@ def _no_evaluations(lanes: int) -> dict[str, np.ndarray]:
     return {
         "evaluated": np.zeros(0, np.int32),
         "evaluation_lam": np.zeros((lanes, 0), np.float32),
-        **{f"evaluation_{name}": np.zeros((lanes, 0, 0), PER_EPISODE[name]) for name in PER_EVALUATION},
+        **{f"evaluation_{name}": np.zeros((lanes, 0, 0), dtype) for name, dtype in PER_EVALUATION.items()},
     }
 
 

@@ -7,7 +7,7 @@ run again or overwritten; an unfinished one goes on from its checkpoint, bit for
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,35 +15,33 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto.runs import storage, folders, needs, records, trackers
-from tenuto.trainers import compiled, interleave, host
 from tenuto.envs import AbstractEnv
-from tenuto.errors import UserError
-from tenuto.runs.jobs import Job
-from tenuto.loop import Task
-from tenuto.runs.metrics import Metrics
 from tenuto.envs.gym.atari import Atari
+from tenuto.errors import UserError
+from tenuto.runs import folders, layout, needs, records, storage, trackers
+from tenuto.runs.jobs import Job
+from tenuto.runs.layout import Checkpoint
+from tenuto.runs.metrics import Metrics, over_lanes
 from tenuto.runs.records import Records
+from tenuto.settings.family import STEPS
+from tenuto.trainers import compiled, host, interleave
+from tenuto.trainers.program import EnvError, Evaluation, OutOfStepError, Program
 
 CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
 CHUNK_UPDATES = 500  # but no more updates than these,
-CHUNK_OUTSIDE = 500  # and no more steps than these where environments may be slow
+CHUNK_ON_HOST = 500  # and no more steps than these where environments may be slow
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
-BEST, BEST_RETURN, BEST_STEP = "best.", "evaluation", "step"  # what is kept of each lane's best evaluation
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
+BEST_RETURN, BEST_STEP = "evaluation", "step"  # what is kept of each lane's best evaluation beside its networks
 
 
 class Progress(NamedTuple):
-    """What a progress bar can show after a chunk: means over lanes."""
+    """What a progress bar can show after a chunk."""
 
     share: float  # of the steps asked for, or of the episodes in the slowest lane
-    recent_return: float
-    evaluation: float  # the last one's return; NaN where there was none
-    decisions_per_step: float
-    mean_length: float
-    lam: float
+    metrics: dict[str, float]  # means over lanes, by name; NaN where there is none yet
     diverged: list[int]  # lanes with parameters that are not finite
 
 
@@ -69,98 +67,146 @@ def run(
     trackers.check(track)
     folder = folders.claim(job, folder)
     if not folders.finished(folder):
-        with folders.alone_in(folder):
+        with folders.alone_in(folder), contextlib.ExitStack() as closing:
             if not folders.finished(folder):  # another process may have ended it a moment ago
-                return _run(job, folder, devices, report, _logged(folder, note), stop, checkpoint_seconds, track)
+                course = Course(job, folder, devices, _logged(folder, note), stop, checkpoint_seconds, track, closing)
+                return course.run(report)
     return storage.read_json(folder / "summary.json")
 
 
-Program = compiled.Program | host.Program | interleave.SideBySide
+class Course:
+    """One process's share of a run, from its begin or its checkpoint to its end or a stop.
 
+    `chunks` trains; after each chunk the numbers go to metrics and trackers, to the best networks, to whoever watches,
+    and to disk.
+    """
 
-def _run(
-    job: Job,
-    folder: Path,
-    devices: Sequence[Any] | None,
-    report: Callable[[Progress], None],
-    note: Callable[[str], None],
-    stop: Callable[[], bool],
-    checkpoint_seconds: float,
-    track: Sequence[str],
-) -> dict[str, Any]:
-    tasks = job.tasks()
-    with contextlib.ExitStack() as closing:
-        program = open_program(job, tasks, devices)
-        closing.callback(program.close)
-        kept, seconds, notes = _begin_or_resume(program, folder)
-        best = Best(job, folder)
-        for line in [*_frames_note(tasks[0].env, program.t), *notes]:
+    def __init__(
+        self,
+        job: Job,
+        folder: Path,
+        devices: Sequence[Any] | None,
+        note: Callable[[str], None],
+        stop: Callable[[], bool],
+        checkpoint_seconds: float,
+        track: Sequence[str],
+        closing: contextlib.ExitStack,
+    ):
+        self._job, self._folder, self._note, self._stop = job, folder, note, stop
+        self._seconds = checkpoint_seconds
+        self._program = open_program(job, devices)
+        closing.callback(self._program.close)
+        self._kept, self._best, before, notes = begin_or_resume(job, self._program, folder)
+        for line in [*_frames_note(job.env, self._program.t), *notes]:
             note(line)
-        since, frames = program.t, tasks[0].env.frames
-        opened = [trackers.open_tracker(kind, folder, job.name, job.lanes(), since) for kind in track]
-        metrics = Metrics(folder, job.lanes(), frames, opened)
-        closing.callback(metrics.close)
-        metrics.keep(len(kept["clock"]))
-        most = CHUNK_OUTSIDE if job.is_outside else CHUNK_STEPS
-        rounds = rounds_per_chunk(program.learn_every, job.episodes, job.evaluate_every or 0, most)
-        began = saved = time.monotonic()
-        pause = checkpoint_seconds
-        while not _done(job, kept, program):
-            if stop():
-                _save(program, folder, kept, best, seconds + time.monotonic() - began)
-                raise Interrupted(folder)
-            try:
-                if not _owes_evaluation(job, kept, program):
-                    due = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
-                    hurry = _Hurry(stop, checkpoint_seconds)
-                    kept.add(program.advance(min([rounds, *due]), hurry), program.t)
-                if _owes_evaluation(job, kept, program) and not stop():
-                    judged = program.evaluate(job.evaluation_episodes or 0, stop)
-                    if judged is not None:
-                        kept.judge(judged, program.t)
-                        best.hear(judged.returns, program)
-            except interleave.Uneven as failure:
-                note("".join(traceback.format_exception(failure)))
-                raise UserError(
-                    f"{job.label}: {failure}. The run stopped; `tenuto resume {folder}` goes on from its last "
-                    "checkpoint, or begins anew if there is none"
-                ) from failure
-            except host.Failed as failure:
-                if failure.chunk is not None:  # what came before it in this chunk
-                    kept.add(failure.chunk, program.t)
-                metrics.write(kept)
-                _save(program, folder, kept, best, seconds + time.monotonic() - began)
-                note("".join(traceback.format_exception(failure.__cause__)) if failure.__cause__ else str(failure))
-                raise UserError(
-                    f"{job.label}: {failure}. The run stopped; its state before that step is in {folder}: mend the "
-                    "environment, then resume"
-                ) from failure
-            metrics.write(kept)
-            for lane in np.flatnonzero(kept["diverged"] == program.t).tolist():
-                note(f"Lane {lane} {job.lanes()[lane]} diverged: its parameters are not finite. The others go on.")
-            report(_progress(kept, _share(job, kept, program.t)))
-            if time.monotonic() - saved >= pause:
-                writing = time.monotonic()
-                _save(program, folder, kept, best, seconds + writing - began)
-                saved = time.monotonic()
-                pause = max(checkpoint_seconds, CHECKPOINT_SHARE * (saved - writing)) if checkpoint_seconds else 0.0
-        best.write()
-        return _finish(job, folder, kept, program, seconds + time.monotonic() - began, tasks[0])
+        opened = [trackers.open_tracker(kind, folder, job.name, job.lanes, self._program.t) for kind in track]
+        self._metrics = Metrics(folder, job.lanes, job.env.frames, opened)
+        closing.callback(self._metrics.close)
+        self._metrics.keep(len(self._kept["clock"]))
+        self._clock = Clock(before)
+        self._saved, self._pause = time.monotonic(), checkpoint_seconds
+
+    def run(self, report: Callable[[Progress], None]) -> dict[str, Any]:
+        """Train to the end; the summary. Raises `Interrupted` where the run was asked to stop."""
+        try:
+            for evaluation in chunks(self._job, self._program, self._kept, self._stop, self._seconds):
+                if evaluation is not None:
+                    self._best.hear(evaluation.returns, self._program)
+                self._metrics.write(self._kept)
+                self._tell_divergence()
+                diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
+                share = share_done(self._job, self._kept, self._program.t)
+                report(Progress(share, over_lanes(self._kept), diverged))
+                if time.monotonic() - self._saved >= self._pause:
+                    self._save()
+        except OutOfStepError as failure:
+            self._note("".join(traceback.format_exception(failure)))
+            raise UserError(
+                f"{self._job.label}: {failure}. The run stopped; `tenuto resume {self._folder}` goes on from its last "
+                "checkpoint, or starts again if there is none"
+            ) from failure
+        except EnvError as failure:
+            if failure.chunk is not None:  # what came before it in this chunk
+                self._kept.add(failure.chunk, self._program.t)
+            self._metrics.write(self._kept)
+            self._save()
+            cause = failure.__cause__
+            self._note("".join(traceback.format_exception(cause)) if cause else str(failure))
+            raise UserError(
+                f"{self._job.label}: {failure}. The run stopped; its state before that step is in {self._folder}: "
+                "repair the environment, then resume"
+            ) from failure
+        if not is_done(self._job, self._kept, self._program):
+            self._save()
+            raise Interrupted(self._folder)
+        self._best.write(self._folder)
+        return finish(self._job, self._folder, self._kept, self._program, self._clock.seconds)
+
+    def _save(self) -> None:
+        """Write a checkpoint. One that takes long to write is written less often."""
+        writing = time.monotonic()
+        save(self._program, self._folder, self._kept, self._best, self._clock.seconds)
+        self._saved = time.monotonic()
+        if self._seconds:
+            self._pause = max(self._seconds, CHECKPOINT_SHARE * (self._saved - writing))
+
+    def _tell_divergence(self) -> None:
+        for lane in np.flatnonzero(self._kept["diverged"] == self._program.t).tolist():
+            words = f"Lane {lane} {self._job.lanes[lane]} diverged: its parameters are not finite. The others go on."
+            self._note(words)
+
+
+class Clock:
+    """Seconds of training, those of earlier processes included."""
+
+    def __init__(self, before: float):
+        self._before, self._began = before, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._began
+
+
+def chunks(
+    job: Job, program: Program, kept: Records, stop: Callable[[], bool], checkpoint_seconds: float = CHECKPOINT_SECONDS
+) -> Iterator[Evaluation | None]:
+    """Train to the end of the job, or until it is to stop. After each chunk, with which the records have grown: the
+    evaluation made after it, if one was due."""
+    request = job.request
+    most = CHUNK_ON_HOST if job.on_host else CHUNK_STEPS
+    rounds = rounds_per_chunk(program.learn_every, request.episodes, request.evaluate_every or 0, most)
+    while not is_done(job, kept, program) and not stop():
+        evaluation = None
+        if not owes_evaluation(job, kept, program):
+            due = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
+            kept.add(program.advance(min([rounds, *due]), ChunkTimer(stop, checkpoint_seconds)), program.t)
+        if owes_evaluation(job, kept, program) and not stop():
+            evaluation = program.evaluate(request.evaluation_episodes or 0, stop)
+            if evaluation is not None:
+                kept.add_evaluation(evaluation, program.t)
+        yield evaluation
+
+
+class ChunkTimer:
+    """Ends a chunk of slow environments when a checkpoint is due, or when the run is to stop."""
+
+    def __init__(self, stop: Callable[[], bool], seconds: float):
+        self._stop, self._seconds = stop, max(seconds, LEAST_SECONDS)
+        self._began: float | None = None  # with the first step, which may have been compiled
+
+    def __call__(self) -> bool:
+        self._began = self._began or time.monotonic()
+        return self._stop() or time.monotonic() - self._began >= self._seconds
 
 
 class Best:
     """Each lane's networks as of its best evaluation (of equal ones the last), in runs that are counted in steps.
 
-    It is chosen by the very episodes it did well in: judge it by others (`tenuto eval --best`).
+    It is chosen by the very episodes it did well in: evaluate it in others (`tenuto eval --best`).
     """
 
-    def __init__(self, job: Job, folder: Path):
-        self._folder, self._wanted = folder, job.steps is not None
-        self.arrays: dict[str, np.ndarray] = {}
-        path = folder / "checkpoint.npz"
-        if self._wanted and path.exists():
-            arrays, _ = storage.load(path)
-            self.arrays = {name.removeprefix(BEST): a for name, a in arrays.items() if name.startswith(BEST)}
+    def __init__(self, wanted: bool, arrays: dict[str, np.ndarray]):
+        self._wanted, self.arrays = wanted, arrays
 
     def hear(self, returns: Any, program: Program) -> None:
         """Keep the networks of the lanes that did as well as ever, or better, in the evaluation just made."""
@@ -176,67 +222,76 @@ class Best:
 
         self.arrays = {name: pick(name, new) for name, new in now.items()}
 
-    def write(self) -> None:
+    def write(self, folder: Path) -> None:
         if self.arrays:
-            storage.save(self._folder / "best.npz", self.arrays, {"config": folders.config_digest(self._folder)})
+            storage.save(folder / "best.npz", self.arrays, {"config": folders.config_digest(folder)})
 
 
-class _Hurry:
-    """Ends a chunk of slow environments when a checkpoint is due, or when the run is to stop."""
-
-    def __init__(self, stop: Callable[[], bool], seconds: float):
-        self._stop, self._seconds = stop, max(seconds, LEAST_SECONDS)
-        self._began: float | None = None  # with the first step, which may have been compiled
-
-    def __call__(self) -> bool:
-        self._began = self._began or time.monotonic()
-        return self._stop() or time.monotonic() - self._began >= self._seconds
-
-
-def open_program(job: Job, tasks: Sequence[Task], devices: Sequence[Any] | None = None) -> Program:
+def open_program(job: Job, devices: Sequence[Any] | None = None) -> Program:
     """The program that trains the job's lanes: with their environments in it, or around it."""
-    seeds = [lane["seed"] for lane in job.lanes()]
-    if isinstance(tasks[0].env, Atari):
-        return _atari_program(job, tasks, seeds)
-    if job.is_outside:
-        return host.Program(tasks, seeds, job.open_crowd)
-    return compiled.Program(tasks, seeds, devices)
+    seeds = [lane["seed"] for lane in job.lanes]
+    if not job.on_host:
+        return compiled.CompiledProgram(job.tasks, seeds, devices)
+    if not job.env.threaded:
+        return host.HostProgram(job.tasks, seeds, job.open_envs)
+    needs.check_memory([job], at_a_time=1)
+    overlap = not job.request.synchronous
+    return interleave.in_groups(interleave.groups_for(len(seeds)), job.tasks, seeds, job.open_envs, overlap=overlap)
 
 
-def _atari_program(job: Job, tasks: Sequence[Task], seeds: Sequence[int]) -> Program:
-    needs.describe([job], at_a_time=1)  # which refuses what does not fit
-    return interleave.in_groups(interleave.groups_for(len(tasks)), tasks, seeds, job.open_crowd, overlap=not job.synchronous)
+def begin_or_resume(job: Job, program: Program, folder: Path) -> tuple[Records, Best, float, list[str]]:
+    """The records and the best networks so far, the seconds they took, and what should be told of it."""
+    path, by_steps = folder / "checkpoint.npz", job.budget.unit == STEPS
+    if not path.exists():
+        program.begin()
+        return Records.empty(program.lanes, program.max_length, program.places), Best(by_steps, {}), 0.0, []
+    found = layout.read_checkpoint(path, folders.config_digest(folder))
+    try:
+        kept = Records(**found.records)
+        len(kept["clock"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise storage.damaged(path, problem) from None
+    state = storage.tree_from(dict(found.state), program.state_shape(), path)
+    notes = program.restore(state, found.t, found.journal)
+    return kept, Best(by_steps, dict(found.best)), found.seconds, notes
 
 
-def _share(job: Job, kept: Records, t: int) -> float:
+def save(program: Program, folder: Path, kept: Records, best: Best, seconds: float) -> None:
+    """Write a checkpoint; before the first step there is nothing to lose."""
+    if program.t:
+        state = storage.leaves_of(program.state())
+        found = Checkpoint(state, kept.arrays(), program.journal(), best.arrays, program.t, seconds)
+        found.write(folder / "checkpoint.npz", folders.config_digest(folder))
+
+
+def share_done(job: Job, kept: Records, t: int) -> float:
     """How much of the job is done."""
-    if job.steps is not None:
-        return min(1.0, t / job.steps)
-    assert job.episodes is not None  # a job has one or the other
-    return min(1.0, float(kept["count"].min()) / job.episodes)
+    unit, amount = job.budget
+    return min(1.0, (t if unit == STEPS else float(kept["count"].min())) / amount)
 
 
-def _done(job: Job, kept: Records, program: Program) -> bool:
+def is_done(job: Job, kept: Records, program: Program) -> bool:
     """Whether all is done: the steps or episodes, to the end of a round, and the last evaluation."""
     whole = program.t % program.learn_every == 0
-    return _share(job, kept, program.t) >= 1 and whole and not _owes_evaluation(job, kept, program)
+    return share_done(job, kept, program.t) >= 1 and whole and not owes_evaluation(job, kept, program)
 
 
-def _owes_evaluation(job: Job, kept: Records, program: Program) -> bool:
-    """Whether the lanes must be judged before they go on: at multiples of `evaluate_every`, and at the end of the run.
-    One that failed is still owed."""
-    every, t = job.evaluate_every, program.t
+def owes_evaluation(job: Job, kept: Records, program: Program) -> bool:
+    """Whether the lanes must be evaluated before they go on: at multiples of `evaluate_every`, and at the end of the
+    run. An evaluation that failed is still owed."""
+    every, t = job.request.evaluate_every, program.t
     if not every or t % program.learn_every:
         return False
     last = int(kept["evaluated"][-1]) if len(kept["evaluated"]) else 0
-    return t // every > last // every or (_share(job, kept, t) >= 1 and t > last)
+    return t // every > last // every or (share_done(job, kept, t) >= 1 and t > last)
 
 
 def _next_stops(job: Job, program: Program) -> list[int]:
     """The clocks at which a chunk must end: the next evaluation, and the end of a run that is counted in steps."""
-    stops = [job.steps] if job.steps is not None else []
+    every = job.request.evaluate_every
+    stops = [job.budget.amount] if job.budget.unit == STEPS else []
     begun = program.t - program.t % program.learn_every  # where its round began
-    return stops + ([begun - begun % job.evaluate_every + job.evaluate_every] if job.evaluate_every else [])
+    return stops + ([begun - begun % every + every] if every else [])
 
 
 def _rounds_until(clock: int, program: Program) -> int:
@@ -265,68 +320,22 @@ def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
     return tell
 
 
-def _begin_or_resume(program: Program, folder: Path) -> tuple[Records, float, list[str]]:
-    """The records so far, the seconds they took, and what should be told of it."""
-    path = folder / "checkpoint.npz"
-    if not path.exists():
-        program.begin()
-        return Records.empty(program.lanes, program.max_length, program.places), 0.0, []
-    arrays, about = storage.load(path)
-
-    def part(prefix: str) -> dict[str, np.ndarray]:
-        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-    try:
-        folders.check_config(folder, path.name)
-        kept, t, seconds = Records(**part(folders.RECORDS)), int(about["t"]), float(about["seconds"])
-        len(kept["clock"])
-    except (KeyError, TypeError, ValueError) as problem:
-        raise storage.damaged(path, problem) from None
-    notes = program.restore(storage.tree_from(arrays, program.state_shape(), path), t, part("journal."))
-    return kept, seconds, notes
-
-
-def _save(program: Program, folder: Path, kept: Records, best: "Best", seconds: float) -> None:
-    if program.t == 0:
-        return  # nothing to lose
-    arrays = storage.leaves_of(program.state())
-    arrays |= {f"{folders.RECORDS}{name}": array for name, array in kept.arrays().items()}
-    arrays |= {f"journal.{name}": array for name, array in program.journal().items()}
-    arrays |= {f"{BEST}{name}": array for name, array in best.arrays.items()}
-    storage.save(
-        folder / "checkpoint.npz", arrays, {"t": program.t, "seconds": seconds, "config": folders.config_digest(folder)}
-    )
-
-
-def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float, task: Task) -> dict[str, Any]:
-    lanes, env = job.lanes(), task.env
-    nothing = np.full(len(lanes), np.nan)
-    scores = nothing
-    if isinstance(env, AbstractEnv):
-        scores = records.auc(kept["returns"], env.worst_return, env.best_return)
-    ends = None if job.steps is None else np.full(len(lanes), program.t)
-    measured = {
-        "auc": scores,
-        "mean_return": records.mean_return(kept["returns"]),
-        "evaluation": kept.last_third("returns", ends),
-        "evaluation_steps": kept.last_third("steps", ends),
-        "evaluation_decisions": kept.last_third("decisions", ends),
-    }
-    storage.save(
-        folder / "networks.npz",
-        storage.leaves_of(program.networks()),
-        {"job": job.to_json(), "config": folders.config_digest(folder)},
-    )
+def finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
+    """Write what the run has learned, its records and its summary, in place of the checkpoint; the summary."""
+    about = {"job": job.to_json(), "config": folders.config_digest(folder)}
+    storage.save(folder / "networks.npz", storage.leaves_of(program.networks()), about)
     storage.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
+    by_steps = job.budget.unit == STEPS
+    measured = _measured(job.env, kept, np.full(len(job.lanes), program.t) if by_steps else None)
     summary = {
         "job": job.to_json(),
         "lanes": [
             lane
             | {"diverged": int(kept["diverged"][i])}
             | {name: None if np.isnan(each[i]) else float(each[i]) for name, each in measured.items()}
-            for i, lane in enumerate(lanes)
+            for i, lane in enumerate(job.lanes)
         ],
-        "env_steps": int(kept["steps"].sum()) if job.steps is None else len(lanes) * program.t,
+        "env_steps": len(job.lanes) * program.t if by_steps else int(kept["steps"].sum()),
         "seconds": round(seconds, 3),
         "device": jax.local_devices()[0].device_kind,
         "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
@@ -336,10 +345,24 @@ def _finish(job: Job, folder: Path, kept: Records, program: Program, seconds: fl
     return summary
 
 
+def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.ndarray]:
+    """What the summary says of each lane; NaN where there is no such number."""
+    scores = np.full(len(kept["count"]), np.nan)
+    if isinstance(env, AbstractEnv):
+        scores = records.auc(kept["returns"], env.worst_return, env.best_return)
+    return {
+        "auc": scores,
+        "mean_return": records.mean_return(kept["returns"]),
+        "evaluation": kept.last_third("returns", ends),
+        "evaluation_steps": kept.last_third("steps", ends),
+        "evaluation_decisions": kept.last_third("decisions", ends),
+    }
+
+
 def rounds_per_chunk(
     learn_every: int, episodes: int | None = None, evaluate_every: int = 0, most_steps: int = CHUNK_STEPS
 ) -> int:
-    """About so many steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
+    """About `most_steps` steps; where rounds are longer than a step and so may be episodes, a divisor of the episodes
     if one is near, so that runs with one update per episode end with a whole chunk. Between evaluations there are
     several chunks."""
     most = max(1, min(most_steps // learn_every, CHUNK_UPDATES))
@@ -349,18 +372,3 @@ def rounds_per_chunk(
         return most
     near = [n for n in range(max(1, most // 2), most + 1) if episodes % n == 0]
     return near[-1] if near else min(most, episodes)
-
-
-def _progress(kept: Records, share: float) -> Progress:
-    def mean(values: np.ndarray) -> float:
-        return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
-
-    return Progress(
-        share=share,
-        recent_return=mean(kept.recent("returns")),
-        evaluation=mean(kept["evaluation_returns"][:, -1:]),
-        decisions_per_step=mean(kept.recent("decisions") / kept.recent("steps")),
-        mean_length=mean(kept.recent("steps") / kept.recent("decisions")),
-        lam=mean(kept.recent("lam", 1)),
-        diverged=np.flatnonzero(kept["diverged"] >= 0).tolist(),
-    )

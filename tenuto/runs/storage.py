@@ -15,7 +15,7 @@ import numpy as np
 
 from tenuto.errors import UserError
 
-FORMAT = 1
+FORMAT = 2  # of what is saved; `layout.py` says how older ones are read
 _HEADER = "__tenuto__"
 # Whatever NumPy and zipfile may raise on a file that was cut or changed.
 _UNREADABLE = (
@@ -71,23 +71,25 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> No
     write_whole(path, lambda file: np.savez(file, **{_HEADER: packed}, **arrays))  # type: ignore[arg-type]
 
 
-def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the header's words, or an error that names the file."""
+def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any], int]:
+    """The arrays, the header's words and the version they were saved by, or an error that names the file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
-        if header["format"] != FORMAT:
-            raise UserError(
-                f"{path} has format {header['format']}, this version reads {FORMAT}: use the version that wrote it"
-            )
+        if not isinstance(header["format"], int) or header["format"] > FORMAT:
+            raise too_new(path, header["format"])
         if header["digest"] != _digest(arrays):
             raise ValueError("the checksum differs")
     except UserError:
         raise
     except _UNREADABLE as problem:
         raise damaged(path, problem) from None
-    return arrays, header["about"]
+    return arrays, header["about"], header["format"]
+
+
+def too_new(path: Path, version: Any) -> UserError:
+    return UserError(f"{path} has format {version}, this version reads up to {FORMAT}: use the version that wrote it")
 
 
 def damaged(path: Path, problem: Exception) -> UserError:

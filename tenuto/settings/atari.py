@@ -13,10 +13,9 @@ from tenuto.extensions import AbstractLearnedExtension, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic
 from tenuto.schedules import linear
-from tenuto.settings.family import Row
+from tenuto.settings.family import STEPS, Budget, Family, Rhythm, Row
 
-STEPS = 2_500_000
-EVALUATION = (10_000, 3)  # steps from one to the next, and episodes of each
+BUDGET = Budget(STEPS, 2_500_000)
 SETTINGS = {
     "released": "what the authors' code ran, without its bugs: raw scores and pixels, an episode is one life",
     "text": "the paper's words: extension batches of 32, masked heads, the bandit of its appendix; else as released",
@@ -76,9 +75,8 @@ def assemble(agent: str, env: AbstractSpec, setting: str, schedule: str, steps: 
     demand("setting", setting, SETTINGS)
     demand("schedule", schedule, SCHEDULES, "Atari games have only this one")
     whole = composition(agent, setting)
-    ensemble = isinstance(whole.extension, Uncertain)
     plan = ROWS[setting].make_plan(
-        extension_batch=BATCHES[setting] if ensemble else 32,
+        extension_batch=BATCHES[setting] if whole.extension.uses_lam else 32,
         capacity=SPANS[setting] if whole.n_step else STEPS_HELD,
     )
     options = GAMES[setting]
@@ -91,6 +89,9 @@ def composition(agent: str, setting: str) -> Agent:
     values are an ensemble too; with UTE's lengths, the action values start as UTE's do."""
     whole = ROWS[setting].adjust(named(agent), {})
     action, learned = whole.action, isinstance(whole.extension, AbstractLearnedExtension)
-    if isinstance(whole.extension, Uncertain) and isinstance(action, DoubleQ):
-        action = dataclasses.replace(action, init_weights=whole.extension.init_weights)
+    if whole.extension.uses_lam and isinstance(action, DoubleQ):
+        action = dataclasses.replace(action, init_weights=ROWS[setting].parts[Uncertain]["init_weights"])
     return dataclasses.replace(whole, action=action, one_eye=learned and isinstance(action, DoubleQ))
+
+
+FAMILY = Family("atari", SETTINGS, SCHEDULES, BUDGET, lambda budget: Rhythm(10_000, 3), assemble)

@@ -8,10 +8,9 @@ from tenuto.extensions import SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Polyak
 from tenuto.schedules import linear
-from tenuto.settings.family import Row
+from tenuto.settings.family import EPISODES, Budget, Family, Rhythm, Row
 
-EPISODES = 1000
-EVALUATION = (0, 10)  # none unless asked for
+BUDGET = Budget(EPISODES, 1000)
 SCHEDULES = {"linear": "ε falls in equal decrements from 1 to 0.001"}
 SETTINGS = {
     "released": "what the authors' code ran, without its bugs (docs/fidelity.md)",
@@ -79,3 +78,6 @@ def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes
         raise unknown("setting", setting, SETTINGS)
     plan = row.make_plan(epsilon=epsilon, learn_every=env.horizon, batch=64, capacity=50_000)
     return Task(row.adjust(named(agent), {Zeta: lengths}), env, plan)
+
+
+FAMILY = Family("chain", SETTINGS, SCHEDULES, BUDGET, lambda budget: Rhythm(0, 10), assemble)

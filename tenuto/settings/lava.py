@@ -10,10 +10,9 @@ from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Polyak
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.settings.family import Row
+from tenuto.settings.family import EPISODES, Budget, Family, Rhythm, Row
 
-EPISODES = 3000
-EVALUATION = (0, 10)  # none unless asked for
+BUDGET = Budget(EPISODES, 3000)
 SETTINGS = {
     "released": "what the authors' code ran: ε starts at 0.1 (docs/fidelity.md)",
     "text": "the paper's words and table (tab:gird_hyperparams): ε starts at 1.0, n-step targets, masked heads",
@@ -60,7 +59,7 @@ def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes
     whole = named(agent)
     chosen = TEXT
     if setting == "released":
-        chosen = RELEASED_UTE if isinstance(whole.extension, Uncertain) else RELEASED
+        chosen = RELEASED_UTE if whole.extension.uses_lam else RELEASED
     sizes: dict[type, dict[str, object]] = {
         Zeta: {"longest": env.longest_episode(), "extra": int(setting == "released")},  # never cut short of the episode
     }
@@ -81,3 +80,6 @@ def epsilon(schedule: str, first: float, episodes: int) -> Schedule:
     if schedule == "fixed":
         return fixed(FIXED_EPSILON, "episodes")
     raise unknown("schedule", schedule, SCHEDULES)
+
+
+FAMILY = Family("lava", SETTINGS, SCHEDULES, BUDGET, lambda budget: Rhythm(0, 10), assemble)

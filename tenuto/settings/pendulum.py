@@ -9,10 +9,9 @@ from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Polyak
 from tenuto.schedules import fixed
-from tenuto.settings.family import Row
+from tenuto.settings.family import EPISODES, Budget, Family, Rhythm, Row
 
-EPISODES = 150  # of 200 steps each: the paper's 30,000
-EVALUATION = (250, 10)  # steps from one to the next, and episodes of each
+BUDGET = Budget(EPISODES, 150)  # of 200 steps each: the paper's 30,000
 SETTINGS = {
     "released": "what the authors' code ran, without its bugs: UTE's lengths are ε-random too (docs/fidelity.md)",
     "text": "the paper's words: no ε for UTE, masked heads, the bandit of its appendix",
@@ -57,10 +56,12 @@ def assemble(agent: str, env: AbstractEnv, setting: str, schedule: str, episodes
     demand("setting", setting, SETTINGS)
     demand("schedule", schedule, SCHEDULES, "the pendulum has only this one")
     whole = named(agent)
-    delay = whole.action.delay if isinstance(whole.action, DDPG) else 1  # TD3's targets wait for its actor
     plan = ROWS[setting].make_plan(
         epsilon=fixed(EPSILON),
-        target=Polyak(0.005, delay),
-        extension_batch=512 if isinstance(whole.extension, Uncertain) else 256,
+        target=Polyak(0.005, whole.action.target_delay),
+        extension_batch=512 if whole.extension.uses_lam else 256,
     )
     return Task(ROWS[setting].adjust(whole, {}), env, plan)
+
+
+FAMILY = Family("pendulum", SETTINGS, SCHEDULES, BUDGET, lambda budget: Rhythm(250, 10), assemble)

@@ -13,11 +13,11 @@ from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan, Polyak
 from tenuto.schedules import fixed, linear
-from tenuto.settings.family import Row
+from tenuto.settings.family import STEPS, Budget, Family, Rhythm, Row
 from tenuto.spaces import Discrete
 
-STEPS = 50_000
-EVALUATIONS = (10, 5)  # in a run, and episodes of each
+BUDGET = Budget(STEPS, 50_000)
+EVALUATIONS = 10  # in a run, of 5 episodes each
 SETTINGS = {"standard": "for environments of your own: plain numbers that suit small problems of many kinds"}
 SCHEDULES = {"linear": "ε falls from 1 to 0.05 over the first fifth of the steps; actors explore by noise instead"}
 
@@ -57,8 +57,7 @@ def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
         "target": Periodic(500),
     }
     if not isinstance(env.actions, Discrete):
-        delay = agent.action.delay if isinstance(agent.action, DDPG) else 1  # TD3's targets wait for its actor
-        numbers = dict(CONTINUOUS) | {"epsilon": fixed(0.1), "target": Polyak(0.005, delay)}
+        numbers = dict(CONTINUOUS) | {"epsilon": fixed(0.1), "target": Polyak(0.005, agent.action.target_delay)}
     numbers |= {"extension_batch": numbers["batch"], "capacity": capacity_for(env)}
     return Plan(**numbers, warmup=min(WARMUP, steps // 20), anneal=True)
 
@@ -68,3 +67,8 @@ def capacity_for(env: AbstractSpec) -> int:
     obs = jax.eval_shape(env.reset, jax.random.key(0))[1]
     stored = obs.size // obs.shape[-1] if env.screens else 2 * obs.size  # of each step
     return int(np.clip(MEMORY // max(1, stored * obs.dtype.itemsize), *CAPACITY))
+
+
+FAMILY = Family(
+    "standard", SETTINGS, SCHEDULES, BUDGET, lambda budget: Rhythm(-(-budget.amount // EVALUATIONS), 5), assemble
+)

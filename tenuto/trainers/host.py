@@ -1,12 +1,12 @@
-"""The host trainer: the compiled trainer's functions, with environments outside of the program between them.
+"""The host trainer: environments run in Python, between calls of the functions that the compiled trainer compiles too.
 
-One compiled call a step serves all lanes: it takes in what the environments showed, learns where an update is due, and
-chooses what to do next. Everything else, chunks and records included, is as in `compiled.py`.
+One compiled call a step serves all lanes: it absorbs what the environments showed, learns where an update is due, and
+chooses the next actions.
 
-With `overlap` the choice comes first and the update after it, while the environments are already at work; where option
-values are learned, and there are steps enough between updates, it comes in three parts, one a step. So what follows an
-update is chosen by networks that are up to one update old. `groups.py` fills the rest of the time: while one group of
-lanes waits for its environments, others use the device.
+With `overlap` the choice comes first and the update after it, while the environments are at work; where option values
+are learned and a round is long enough, the update comes in three parts, one a step. So actions are chosen by networks
+that are up to one update old. `interleave.py` uses the rest of the time: while one group of lanes waits for its
+environments, others use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,29 +18,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tenuto import loop
 from tenuto.envs.gym.vector import JUDGING, TRAINING, Crowd, Trouble
 from tenuto.errors import UserError
-from tenuto.loop import Lane, Networks, Task
-from tenuto.trainers import compiled, host_step
-from tenuto.trainers.buffers import Desk, to_device
-from tenuto.trainers.compiled import EVALUATION, LEAST, Chunk, Evaluation, Running
+from tenuto.loop import Networks, Task
+from tenuto.trainers import host_step, program
+from tenuto.trainers.buffers import CallCache, HostBuffer, to_device
 from tenuto.trainers.devices import on_cpu
-from tenuto.trainers.host_evaluate import Glance, Judge
-from tenuto.trainers.host_step import Chosen
+from tenuto.trainers.host_evaluate import Evaluator, evaluate, finite_actions
+from tenuto.trainers.host_step import DeviceLanes, NextOption
+from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError, Evaluation, State, pad
 
 
-class Failed(UserError):  # noqa: N818 (the user reads its message, not its name)
-    """An environment failed: the lanes are as they were before that step. `chunk` is what came before it, if any."""
+class HostProgram:
+    """Lanes that each have an environment of their own outside of the program.
 
-    chunk: Chunk | None = None
-
-
-class Program:
-    """Lanes of one structure, each with an environment of its own outside; used as `compiled.Program` is.
-
-    `open_crowd` gives environments for these seeds, for training or judging. On a CPU there are LEAST lanes inside, of
-    which the last may be unseen twins of the first, for the reason `compiled.Program` gives.
+    `open_crowd` gives environments for these seeds, for training or evaluation. On a CPU there are MIN_LANES rows or
+    more, for the reason `CompiledProgram` gives.
     """
 
     def __init__(
@@ -51,85 +44,86 @@ class Program:
         overlap: bool = False,
         first_lane: int = 0,
     ):
+        self._rows = program.padded_rows(len(tasks), MIN_LANES if on_cpu() else 1)
+        stacked, keys = program.stacked(tasks, seeds, self._rows)
         self.lanes = len(tasks)
-        self.learn_every = tasks[0].plan.learn_every
-        self.max_length = tasks[0].agent.extension.max_length
-        self.places = tasks[0].env.places
-        self.first_update = tasks[0].plan.first_update
+        self.learn_every, self.first_update = stacked.plan.learn_every, stacked.plan.first_update
+        self.max_length, self.places = stacked.agent.extension.max_length, stacked.env.places
         self._overlap = overlap
-        self._first_lane = first_lane  # the number by which the first is known outside
-        least = LEAST if on_cpu() else 1
+        self._first_lane = first_lane  # its number in error messages
         self._seeds = list(seeds)
         self._idle = tasks[0].env.actions.example()
-        self._padded = np.asarray([*range(self.lanes), *[0] * (least - self.lanes)])  # lanes and twins
-        inside = [tasks[i] for i in self._padded]
-        self._tasks = to_device(jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *inside))
-        self._keys = to_device(jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[self._padded]))
+        self._tasks, self._keys = to_device(stacked), to_device(keys)
         self._open = open_crowd
         self._crowd = open_crowd(self._seeds, TRAINING)
-        self._judges: Crowd | None = None
-        self._chosen: Chosen | None = None  # for the next step, where it has been chosen
-        self._desk, self._judging_desk = Desk(), Desk()
-        self._updated: int | None = None  # where an environment failed, if all that is learned there was
+        self._evaluation_crowd: Crowd | None = None
+        self._chosen: NextOption | None = None  # None where it has still to be chosen
+        self._cache, self._buffer, self._evaluation_buffer = CallCache(), HostBuffer(), HostBuffer()
+        self._updated: int | None = None  # the step at which an environment failed after the update made there
         self.t = 0
 
     def begin(self) -> None:
         """Every lane before its first step."""
-        self._lanes, self._running = compiled.start(self._tasks, self._keys)
-        self._lanes = host_step.first_look(self._tasks, self._lanes, self._with_twins(self._checked(self._crowd.reset)))
+        self._lanes, self._running = program.start(self._tasks, self._keys)
+        self._lanes = host_step.first_observed(
+            self._tasks, self._lanes, pad(self._rows, self._checked(self._crowd.reset))
+        )
         self.t, self._chosen, self._updated = 0, None, None
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
-        """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
+        """Train for some rounds, fewer if asked to stop."""
         began, before = self.t, np.array(self._lanes.episode)  # a copy: the lanes' own memory is used again
-        events: list[Any] = []
+        events: list[np.ndarray] = []
         try:
-            self._live(rounds * self.learn_every - self.t % self.learn_every, stop, events)
-        except Failed as failure:
+            self._run(rounds * self.learn_every - self.t % self.learn_every, stop, events)
+        except EnvError as failure:
             failure.chunk = self._summary(events, before, began) if self.t > began else None
             raise
         return self._summary(events, before, began)
 
-    def _live(self, num: int, stop: Callable[[], bool], events: list[Any]) -> None:
-        """Up to so many steps, whose events gather in arrays. The lanes are whole again if an environment fails."""
-        body = host_step.Body(self._tasks, self._lanes, self.t, self._chosen, self._desk, self._overlap)
-        failure: Failed | None = None
+    def _run(self, num: int, stop: Callable[[], bool], events: list[np.ndarray]) -> None:
+        """Run up to `num` steps and append their packed events. If an environment fails, the lanes are left as they
+        were before that step."""
+        lanes = DeviceLanes(
+            self._tasks, self._lanes, self.t, self._chosen, self._cache, self._buffer, overlap=self._overlap
+        )
+        failure: EnvError | None = None
         try:
-            self._send(*body.said())
+            self._send(*lanes.actions())
             for left in range(num - 1, -1, -1):
-                if self.t % host_step.AHEAD == 0 and left < num - 1:
-                    events.append(body.events())
-                    body.draw(self.t)
-                if self._overlap and self._learns(self.t) and self.t != self._updated:
-                    body.update(self.t % self.learn_every)
-                shown = self._with_twins(self._checked(self._crowd.receive))
+                if self.t % host_step.STEPS_AHEAD == 0 and left < num - 1:
+                    events.append(lanes.events())
+                    lanes.draw(self.t)
+                if self._overlap and self._update_follows(self.t) and self.t != self._updated:
+                    lanes.update(self.t % self.learn_every)
+                shown = pad(self._rows, self._checked(self._crowd.receive))
                 due = (self.t + 1) % self.learn_every == 0
-                body.turn(shown, learn=due and not self._overlap and self._learns(self.t + 1))
+                lanes.step(shown, learn=due and not self._overlap and self._update_follows(self.t + 1))
                 self.t += 1
-                if left == 0 or (not body.within_an_update and stop()):
+                if left == 0 or (not lanes.within_update and stop()):
                     break
-                self._send(*body.said())
-        except Failed as problem:
+                self._send(*lanes.actions())
+        except EnvError as problem:
             failure = problem
-            if body.just_learned:
+            if lanes.just_updated:
                 self._updated = self.t
-        # What fails otherwise, in a call that has taken the lanes' memory, leaves no lanes to go on with.
-        events.append(body.events())
-        self._lanes, chosen = body.whole()
+        # Any other error comes from a call that has donated the lanes' memory: there are no lanes left to go on with.
+        events.append(lanes.events())
+        self._lanes, chosen = lanes.lanes()
         # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
         self._chosen = chosen if self._overlap else None
         if failure is not None:
             raise failure
 
-    def _learns(self, t: int) -> bool:
-        """Whether the round of steps that ended last, at t or before it, ends with an update."""
+    def _update_follows(self, t: int) -> bool:
+        """Whether the last round completed by step t is followed by an update."""
         return t - t % self.learn_every - self.learn_every >= self.first_update
 
     def _send(self, actions: np.ndarray, held: np.ndarray) -> None:
-        self._checked(lambda: self._crowd.send(self._sane(actions), held[: self.lanes]))
+        self._checked(lambda: self._crowd.send(finite_actions(actions, self.lanes, self._idle), held[: self.lanes]))
 
-    def _summary(self, events: list[Any], before: np.ndarray, began: int) -> Chunk:
-        stream = host_step.unpacked(events, began, self.t)
+    def _summary(self, events: list[np.ndarray], before: np.ndarray, began: int) -> Chunk:
+        stream = host_step.unpack_events(events, began, self.t)
         sizes = {"rows": len(stream.over) + 1, "J": self.max_length}
         self._running, chunk = host_step.summarise(
             self._tasks, self._lanes, self._running, stream, before, np.int32(began), **sizes
@@ -137,84 +131,56 @@ class Program:
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], chunk)
 
     def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Judge every lane as it is now, without exploration, in so many episodes with the same starts each time (in a
-        vector environment only the first has); None if it was asked to stop."""
-        networks = jax.vmap(loop.learned)(self._tasks, self._lanes)
-        if self._judges is None:
+        """Evaluate every lane as it is now; None if it was asked to stop. Episodes begin the same at every evaluation
+        (in a vector environment only the first does)."""
+        if self._evaluation_crowd is None:
             try:
-                self._judges = self._open(self._seeds, JUDGING)
+                self._evaluation_crowd = self._open(self._seeds, JUDGING)
             except UserError as problem:
-                raise Failed(f"step {self.t}: environments for the evaluation: {problem}") from problem
-        crowd = self._judges
-        keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), self.t))(self._keys)
-        lanes, shape = np.arange(self.lanes), (self.lanes, episodes)
-        returns, steps, decisions = np.zeros(shape, np.float32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        judge = Judge(self._tasks, networks, self._lanes.obs, keys, self._judging_desk)
-        shown, over = self._checked(lambda: crowd.reset_at(self.t)), np.ones(self.lanes, bool)
-        episode, left, clock = np.zeros(self.lanes, int), np.zeros(self.lanes, int), 0
-        action = np.stack([np.asarray(self._idle)] * self.lanes)
-        while (active := episode < episodes).any():
-            if stop():
-                return None
-            due = active & (left == 0)
-            now = np.minimum(episode, episodes - 1)
-            glance = self._with_twins(Glance(shown, over, np.full(self.lanes, clock, np.int32)))
-            if due.any():
-                best, length = judge.decide(glance)
-                fresh = self._sane(best)
-                action = np.where(due.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, action)
-                left = np.where(due, np.asarray(length)[: self.lanes], left)
-                decisions[lanes, now] += due
-            elif self._tasks.env.screens:
-                judge.look(glance)
-            seen = self._checked(partial(crowd.step, action, active))
-            returns[lanes, now] += np.where(active, seen.reward, 0)
-            steps[lanes, now] += active
-            shown, over = seen.fresh, active & (seen.terminated | seen.truncated)
-            left = np.where(over, 0, left - active)
-            episode += over
-            clock += 1
-            if clock > episodes * crowd.longest_episode:
-                raise Failed(f"step {self.t}: an evaluation did not end: give the vector environment a time limit")
-        lam = np.asarray(networks.lam)[: self.lanes]
-        return Evaluation(*map(jnp.asarray, (returns, steps, decisions, lam)))
+                raise EnvError(f"step {self.t}: environments for the evaluation: {problem}") from problem
+        networks = program.networks(self._tasks, self._lanes)
+        keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_FOLD), self.t))(self._keys)
+        evaluator = Evaluator(self._tasks, networks, self._lanes.obs, keys, self._cache, self._evaluation_buffer)
+        given = evaluator, self._evaluation_crowd, self._rows, self._idle, self.t, episodes
+        found = self._checked(partial(evaluate, *given, stacks=self._tasks.env.screens, stop=stop))
+        if found is None:
+            return None
+        return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
 
-    def state(self) -> tuple[Lane, Running]:
+    def state(self) -> State:
         """All lanes' state, for a checkpoint."""
         return jax.tree.map(lambda x: jnp.copy(x[: self.lanes]), (self._lanes, self._running))
 
     def journal(self) -> dict[str, np.ndarray]:
-        """What else a checkpoint needs: how to bring the environments back to where they are."""
+        """How to bring the environments back to where they are; and whether this step's update was made already."""
         return self._crowd.journal() | ({} if self._updated is None else {"updated": np.asarray(self._updated)})
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
-        learned = jax.vmap(loop.learned)(self._tasks, self._lanes)
-        return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], learned)
+        return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], program.networks(self._tasks, self._lanes))
 
     def state_shape(self) -> Any:
         """The shapes and types that a checkpoint of this program must have."""
-        whole = jax.eval_shape(compiled.start, self._tasks, self._keys)
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), whole)
+        return program.state_shape(self._tasks, self._keys, self.lanes)
 
-    def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
-        """Go on from a checkpoint's state at clock t. What could not be brought back, in words: a lane whose
-        environment does not come out where it was begins its episode anew."""
-        self._lanes, self._running = to_device(jax.tree.map(lambda x: x[self._padded], state))
+    def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
+        """Go on from a checkpoint made at step t. A lane whose environment cannot be brought back to where it was
+        begins a new episode; the notes returned say so."""
+        self._lanes, self._running = to_device(jax.tree.map(lambda x: x[self._rows], state))
         self.t, self._chosen = t, None
         self._updated = int(journal["updated"]) if "updated" in journal else None
-        obs = np.array(host_step.shown_last(self._tasks, self._lanes))[: self.lanes]
+        obs = np.array(host_step.last_shown(self._tasks, self._lanes))[: self.lanes]
         returns = np.asarray(self._lanes.episode_return)[: self.lanes]
         same = self._checked(lambda: self._crowd.restore(journal, obs, returns))
         if same.all():
             return []
-        anew = host_step.restart(self._tasks, self._lanes, self._with_twins(obs), jnp.int32(t))
-        kept = self._with_twins(same)
+        restarted = host_step.restart(self._tasks, self._lanes, pad(self._rows, obs), jnp.int32(t))
+        kept = pad(self._rows, same)
 
         def pick(old: Array, new: Array) -> Array:
             return jnp.where(kept.reshape(-1, *[1] * (old.ndim - 1)), old, new)
 
-        self._lanes = jax.tree.map(pick, self._lanes, anew)
+        self._lanes = jax.tree.map(pick, self._lanes, restarted)
         self._running = jax.tree.map(lambda x: jnp.where(kept, x, 0), self._running)
         lost = (self._first_lane + np.flatnonzero(~same)).tolist()
         return [
@@ -224,26 +190,15 @@ class Program:
 
     def close(self) -> None:
         """Let go of the environments."""
-        for crowd in (self._crowd, self._judges):
+        for crowd in (self._crowd, self._evaluation_crowd):
             if crowd is not None:
                 crowd.close()
 
-    def _sane(self, actions: Any) -> np.ndarray:
-        """The lanes' actions. One that has diverged acts somehow, so that the others can go on."""
-        mine = np.asarray(actions)[: self.lanes]
-        return np.where(np.isfinite(mine), mine, self._idle) if mine.dtype.kind == "f" else mine
-
-    def _with_twins(self, tree: Any) -> Any:
-        """Arrays of the lanes with rows for the twins."""
-        if self.lanes == len(self._padded):
-            return tree
-        return jax.tree.map(lambda x: x[self._padded], tree)
-
     def _checked(self, call: Callable[[], Any]) -> Any:
-        """What an environment answers, or the error that says in which lane and at which step it failed."""
+        """The result of a call to environments; if one fails, the error says in which lane and at which step."""
         try:
             return call()
         except Trouble as trouble:
             lane = trouble.lane
             where = "" if lane is None else f"lane {self._first_lane + lane} (seed {self._seeds[lane]}), "
-            raise Failed(f"{where}step {self.t}: {trouble.what}") from trouble.__cause__
+            raise EnvError(f"{where}step {self.t}: {trouble.what}") from trouble.__cause__

@@ -1,76 +1,134 @@
-"""What the host trainer compiles to judge lanes: what each of them holds best in the situation it is shown."""
+"""Evaluation of the host trainer: every lane plays episodes of its own by its present networks, without exploration."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from tenuto import loop
+from tenuto.envs.gym.vector import Crowd, Trouble
+from tenuto.hold import Held
 from tenuto.loop import Networks, Task
-from tenuto.trainers.buffers import Desk, Form, Leaves, compiled_in_place, from_desk, to_host
+from tenuto.trainers.buffers import CallCache, HostBuffer, Layout, Leaves, jit_in_place, read_buffer, to_host
+from tenuto.trainers.program import pad
 from tenuto.types import Option
 
 
-class Glance(NamedTuple):
-    """What judged lanes are shown, lane by lane."""
+class Seen(NamedTuple):
+    """What the evaluated lanes see before a step, lane by lane."""
 
     shown: Any
     begins: Any  # whether an episode begins with it
     clock: Any  # steps of the evaluation so far, the same for all
 
 
-class JudgeShapes(NamedTuple):
-    tasks: Form
-    networks: Form
-    seen: Form
+class Shapes(NamedTuple):
+    tasks: Layout
+    networks: Layout
+    seen: Layout
 
 
-def judging(shapes: JudgeShapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """To look at what is shown, and to decide by it."""
+def compiled_calls(shapes: Shapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """To update observations by what is seen, and to decide by them."""
 
-    def looked(obs: Array, tasks: Leaves, seen: Array) -> tuple[Array, Task, Glance]:
-        task, glance = shapes.tasks.together(tasks), from_desk(seen, len(obs), shapes.seen)
-        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, glance.shown, glance.begins), task, glance
+    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Seen]:
+        task, seen = shapes.tasks.unpack(tasks), read_buffer(written, len(obs), shapes.seen)
+        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen
 
-    def look(obs: Array, tasks: Leaves, seen: Array) -> Array:
-        return looked(obs, tasks, seen)[0]
+    def view(obs: Array, tasks: Leaves, written: Array) -> Array:
+        return viewed(obs, tasks, written)[0]
 
-    def decide(obs: Array, tasks: Leaves, seen: Array, networks: Leaves, keys: Array) -> tuple[Array, Array, Array]:
-        obs, task, glance = looked(obs, tasks, seen)
+    def decide(obs: Array, tasks: Leaves, written: Array, networks: Leaves, keys: Array) -> tuple[Array, Array, Array]:
+        obs, task, seen = viewed(obs, tasks, written)
 
         def one(task: Task, networks: Networks, obs: Array, key: Array, clock: Array) -> Option:
-            return loop.judge(task, networks, obs, loop.draw(task, key, clock))
+            return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
-        best = shapes.networks.together(networks)
-        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), glance.clock)
+        best = shapes.networks.unpack(networks)
+        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), seen.clock)
         return obs, to_host(option.action), to_host(option.length)
 
-    return tuple(compiled_in_place(function, donate_argnums=0) for function in (look, decide))  # type: ignore[return-value]
+    return tuple(jit_in_place(function, donate_argnums=0) for function in (view, decide))  # type: ignore[return-value]
 
 
-class Judge:
-    """Lanes that are judged: what each holds best, once it has seen what is shown."""
+class Evaluator:
+    """The observations and networks of evaluated lanes, as the compiled calls take them."""
 
-    def __init__(self, tasks: Task, networks: Networks, obs: Array, keys: Array, desk: Desk):
-        self._forms = Form.of(tasks), Form.of(networks)
+    def __init__(self, tasks: Task, networks: Networks, obs: Array, keys: Array, cache: CallCache, buffer: HostBuffer):
+        self._layouts = Layout.of(tasks), Layout.of(networks)
         self._tasks, self._networks = (
-            form.apart(tree) for form, tree in zip(self._forms, (tasks, networks), strict=True)
+            layout.pack(tree) for layout, tree in zip(self._layouts, (tasks, networks), strict=True)
         )
-        self._obs, self._keys, self._desk = jnp.zeros_like(obs), jax.random.key_data(keys), desk
+        self._obs, self._keys = jnp.zeros_like(obs), jax.random.key_data(keys)
+        self._cache, self._buffer = cache, buffer
 
-    def look(self, glance: Glance) -> None:
-        seen, (look, _) = self._given(glance)
-        self._obs = self._desk.launch(look, self._obs, self._tasks, seen)
-        self._obs.block_until_ready()  # it has read what the next glance is written over
+    def view(self, seen: Seen) -> None:
+        """Update the observations."""
+        written, (view, _) = self._given(seen)
+        self._obs = self._cache.launch(view, self._obs, self._tasks, written)
+        self._obs.block_until_ready()  # it has read what is written over next
 
-    def decide(self, glance: Glance) -> tuple[Array, Array]:
-        """What every lane would do now, and for how long."""
-        seen, (_, decide) = self._given(glance)
-        given = self._tasks, seen, self._networks, self._keys
-        self._obs, action, length = self._desk.launch(decide, self._obs, *given)
+    def decide(self, seen: Seen) -> tuple[Array, Array]:
+        """Update the observations; every lane's best action by them, and for how long."""
+        written, (_, decide) = self._given(seen)
+        given = self._tasks, written, self._networks, self._keys
+        self._obs, action, length = self._cache.launch(decide, self._obs, *given)
         return action, length
 
-    def _given(self, glance: Glance) -> tuple[Array, Any]:
-        return self._desk.write(glance), self._desk.made(judging, JudgeShapes(*self._forms, Form.of(glance)))
+    def _given(self, seen: Seen) -> tuple[Array, Any]:
+        return self._buffer.write(seen), self._cache.get(compiled_calls, Shapes(*self._layouts, Layout.of(seen)))
+
+
+def evaluate(
+    evaluator: Evaluator,
+    crowd: Crowd,
+    rows: np.ndarray,
+    idle: Any,
+    t: int,
+    episodes: int,
+    *,
+    stacks: bool,
+    stop: Callable[[], bool],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Returns, steps and decisions of every episode (lanes, episodes) at clock t; None if it was asked to stop.
+
+    `rows` are those of the program, padding included; `idle` is an action for lanes that have diverged. Where `stacks`,
+    an observation is made of several frames, so it is updated at every step and not only when a decision is due.
+    """
+    shown = crowd.reset_at(t)
+    num = len(shown)
+    lanes, over, clock = np.arange(num), np.ones(num, bool), 0
+    returns = np.zeros((num, episodes), np.float32)
+    steps, decisions = np.zeros((num, episodes), np.int32), np.zeros((num, episodes), np.int32)
+    episode, held = np.zeros(num, int), Held.idle([np.asarray(idle)] * num)
+    while (active := episode < episodes).any():
+        if stop():
+            return None
+        due = active & (held.left == 0)
+        now = np.minimum(episode, episodes - 1)
+        seen = pad(rows, Seen(shown, over, np.full(num, clock, np.int32)))
+        if due.any():
+            action, length = evaluator.decide(seen)
+            held = held.follow(due, finite_actions(action, num, idle), np.asarray(length)[:num])
+            decisions[lanes, now] += due
+        elif stacks:
+            evaluator.view(seen)
+        result = crowd.step(np.stack(held.actions), active)
+        returns[lanes, now] += np.where(active, result.reward, 0)
+        steps[lanes, now] += active
+        shown, over = result.fresh, active & (result.terminated | result.truncated)
+        held = held.stepped(active).ended(over)
+        episode += over
+        clock += 1
+        if clock > episodes * crowd.longest_episode:
+            raise Trouble(None, "an evaluation did not end: give the vector environment a time limit")
+    return returns, steps, decisions
+
+
+def finite_actions(actions: Any, lanes: int, idle: Any) -> np.ndarray:
+    """The actions of the lanes, without padding. Those of a diverged lane are replaced, so that the others go on."""
+    mine = np.asarray(actions)[:lanes]
+    return np.where(np.isfinite(mine), mine, idle) if mine.dtype.kind == "f" else mine

@@ -1,7 +1,8 @@
-"""What the host trainer compiles: a step of all lanes, from one look at their environments to the next.
+"""What the host trainer compiles for training: a step of all lanes, from what their environments showed to the next
+actions.
 
-Taking trees apart at every call would cost more time than a small network, so what is called at every step
-(`compiled_calls`) takes bare leaves; the rest takes lanes as they are.
+Flattening trees at every call would cost more time than a small network, so what is called at every step (`StepCalls`)
+takes bare leaves; the rest takes lanes as they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,24 +14,36 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from tenuto import loop
+from tenuto import loop, recorded
 from tenuto.envs.gym.vector import Seen
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
 from tenuto.nets import last_layers
-from tenuto.trainers import compiled
-from tenuto.trainers.buffers import Desk, Form, Leaves, compiled_in_place, from_desk, to_device, to_host
-from tenuto.trainers.compiled import Chunk, Running
+from tenuto.trainers import program
+from tenuto.trainers.buffers import (
+    CallCache,
+    HostBuffer,
+    Layout,
+    Leaves,
+    jit_in_place,
+    read_buffer,
+    to_device,
+    to_host,
+)
+from tenuto.trainers.program import Chunk, Running
 from tenuto.types import Event, Option, TimeStep
 
 Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
-AHEAD = 512  # steps whose randomness is drawn at a time
-LARGE = 100_000  # numbers of a matrix that acts in the plan's precision
-PARTS = 3  # of an update that is launched in parts, one a step
+STEPS_AHEAD = 512  # steps whose randomness is drawn at a time, and whose events are gathered on the device
+LARGE_MATRIX = 100_000  # numbers of a matrix that is copied in the plan's precision
+WORD = np.dtype(np.uint32)  # of a packed event
+UPDATE_PARTS = 3  # of an update that is launched in parts, one a step
+ACTING = ("action", "extension")  # the parts of a brain that act
+STATE, TASKS = "state", "tasks"
 
 
-class Chosen(NamedTuple):
-    """What every lane does next, and whether it was decided just now."""
+class NextOption(NamedTuple):
+    """The option that every lane follows in the next step, and whether it begins there."""
 
     option: Option
     decided: Bool[Array, " lanes"]
@@ -38,29 +51,29 @@ class Chosen(NamedTuple):
 
 @jax.jit
 def draw_ahead(tasks: Task, keys: Array, t: Clock) -> Draws:
-    """The randomness of AHEAD + 1 steps from clock t on (steps, lanes, ...), in one go; Gymnasium draws its own."""
-    clock = t + jnp.arange(AHEAD + 1)
+    """The randomness of STEPS_AHEAD + 1 steps from clock t on (steps, lanes, ...); Gymnasium draws its own."""
+    clock = t + jnp.arange(STEPS_AHEAD + 1)
     drawn = jax.vmap(jax.vmap(loop.draw, (0, 0, None)), (None, None, 0))(tasks, keys, clock)
     return drawn._replace(env=(), reset=())  # type: ignore[arg-type]
 
 
 @jax.jit
-def choose(tasks: Task, lanes: Lane, t: Clock, drawn: Draws) -> Chosen:
+def choose(tasks: Task, lanes: Lane, t: Clock, drawn: Draws) -> NextOption:
     """What every lane does at clock t. The lanes themselves stay as they are between steps."""
 
-    def one(task: Task, lane: Lane, drawn: Draws) -> Chosen:
+    def one(task: Task, lane: Lane, drawn: Draws) -> NextOption:
         lane, decided = loop.choose(task, lane, t, drawn)
-        return Chosen(lane.option, decided)
+        return NextOption(lane.option, decided)
 
     return jax.vmap(one)(tasks, lanes, drawn)
 
 
-def turn(
-    tasks: Task, lanes: Lane, chosen: Chosen, seen: Seen, t: Clock, now: Draws, then: Draws, *, learn: bool
-) -> tuple[Lane, Event, Chosen]:
-    """Take in step t of every lane, learn if an update is due, and choose for step t + 1."""
+def absorb_and_choose(
+    tasks: Task, lanes: Lane, chosen: NextOption, seen: Seen, t: Clock, now: Draws, then: Draws, *, learn: bool
+) -> tuple[Lane, Event, NextOption]:
+    """Absorb step t of every lane, learn if an update is due, and choose for step t + 1."""
 
-    def one(task: Task, lane: Lane, chosen: Chosen, seen: Seen, drawn: Draws) -> tuple[Lane, Event]:
+    def one(task: Task, lane: Lane, chosen: NextOption, seen: Seen, drawn: Draws) -> tuple[Lane, Event]:
         over = jnp.asarray(seen.terminated) | seen.truncated
         after = lane.obs if seen.obs is None else task.env.view(lane.obs, jnp.asarray(seen.obs), jnp.bool_(False))
         fresh = task.env.view(lane.obs, jnp.asarray(seen.fresh), over)
@@ -74,59 +87,68 @@ def turn(
     return lanes, events, choose(tasks, lanes, t + 1, then)
 
 
-ACTING = ("action", "extension")  # the parts of a brain that act
-STATE, TASKS = "state", "tasks"
-
-
 @jax.jit
-def to_say(option: Option) -> Array:
-    """Actions, and for how many steps more they will be the same, in one array: fetching two takes twice as long."""
+def pack_actions(option: Option) -> Array:
+    """Every lane's action and how many further steps will repeat it, in one array: fetching two takes twice as long."""
     action, left = option.action, option.length - option.done - 1
     return jnp.concatenate([action.reshape(len(left), -1), left[:, None].astype(action.dtype)], axis=1)
 
 
-class Shapes(NamedTuple):
-    """The structures of what a turn takes."""
+class StepShapes(NamedTuple):
+    """The structures of what a step takes: for each there are compiled calls."""
 
-    forms: tuple[tuple[str, Form], ...]  # of the tasks, of the lanes and their choices, of each part of their brains
+    layouts: tuple[tuple[str, Layout], ...]  # of tasks, of lanes and their options, of each part of their brains
     drawn: Any
-    seen: Form
-    copied: tuple[tuple[int, ...], ...]  # among what is handed over of the networks, what acts in lower precision
+    seen: Layout
+    event: Any
+    copied: tuple[tuple[int, ...], ...]  # for each acting part, which leaves have a copy in lower precision
     in_parts: bool  # whether updates are launched in parts
 
 
-class Update(NamedTuple):
-    """An update or a part of one, and what of a brain it changes and reads."""
+class UpdateCall(NamedTuple):
+    """An update or a part of one, and which parts of a brain it writes and which it only reads."""
 
     call: Callable[..., Any]
-    changes: tuple[str, ...]
+    writes: tuple[str, ...]
     reads: tuple[str, ...] = ()
 
 
-class Calls(NamedTuple):
-    """What is compiled, over bare leaves: taking trees apart at every call would cost more time than a small network.
-    For the same reason keys come as bare numbers, and randomness for many steps at a time. All that changes is written
-    over what was there: a GPU's graph of kernels is launched as it is only if everything lies where it lay before."""
+class StepCalls:
+    """What is compiled for a step and for an update, over bare leaves.
 
-    turn: Callable[..., Any]  # a step without an update
-    turn_and_learn: Callable[..., Any]  # a step, an update, then the choice
-    updates: tuple[Update, ...]  # an update by itself, or its parts
-    copies: Callable[..., Any]  # of what acts in lower precision
+    Keys come as bare numbers, and randomness for many steps at a time: both take time to pass. All that changes is
+    donated and updated in place, because a GPU replays a CUDA graph only if all arrays keep their addresses.
+    """
 
+    def __init__(self, shapes: StepShapes):
+        self._shapes, self._layouts = shapes, dict(shapes.layouts)
+        self.step = jit_in_place(self._step, donate_argnums=(0, 1, 2))
+        self.step_and_learn = jit_in_place(self._step_and_learn, donate_argnums=(0, 1, 2, 3))
+        self.copies = jax.jit(self._copies)
+        self.updates: tuple[UpdateCall, ...] = (self._update(loop.learn, Brain._fields),)
+        if shapes.in_parts:
+            self.updates = (
+                self._update(loop.begin_update, ("target", "gradient"), ("action", "extension")),
+                self._update(
+                    lambda task, lane, t, _: loop.update_option_values(task, lane, t),
+                    ("action", "extension", "extension_optimiser"),
+                    ("gradient",),
+                ),
+                self._update(loop.update_action_values, ("action", "action_optimisers"), ("target", "extension")),
+            )
 
-def compiled_calls(shapes: Shapes) -> Calls:
-    forms = dict(shapes.forms)
-
-    def lanes_of(state: Leaves, brain: dict[str, Leaves], keys: Array | None) -> tuple[Lane, Chosen]:
-        moving, chosen = forms[STATE].together(state)
-        trees: Any = {name: forms[name].together(brain[name]) if name in brain else () for name in Brain._fields}
+    def _lanes(self, state: Leaves, brain: dict[str, Leaves], keys: Array | None) -> tuple[Lane, NextOption]:
+        """The lanes that these leaves are of; without what is not among them."""
+        moving, chosen = self._layouts[STATE].unpack(state)
+        parts: Any = {name: self._layouts[name].unpack(brain[name]) if name in brain else () for name in Brain._fields}
         key: Any = jax.random.wrap_key_data(keys) if keys is not None else ()
-        return moving._replace(brain=Brain(**trees), learn_key=key), chosen
+        return moving._replace(brain=Brain(**parts), learn_key=key), chosen
 
-    def brain_of(lanes: Lane, names: Sequence[str]) -> dict[str, Leaves]:
-        return {name: forms[name].apart(getattr(lanes.brain, name)) for name in names}
+    def _brain(self, lanes: Lane, names: Sequence[str]) -> dict[str, Leaves]:
+        return {name: self._layouts[name].pack(getattr(lanes.brain, name)) for name in names}
 
-    def step(
+    def _step_and_learn(
+        self,
         state: Leaves,
         clock: Array,
         events: Array,
@@ -134,30 +156,32 @@ def compiled_calls(shapes: Shapes) -> Calls:
         keys: Array | None,
         tasks: Leaves,
         drawn: Leaves,
-        seen: Array,
+        written: Array,
     ) -> tuple[Leaves, Array, Array, dict[str, Leaves], Array]:
+        """A step of all lanes, with an update where there are keys for it."""
         learn = keys is not None
-        task, (lanes, chosen) = forms[TASKS].together(tasks), lanes_of(state, brain, keys)
-        shown = from_desk(seen, events.shape[-1], shapes.seen)
-        now, then = (jax.tree.unflatten(shapes.drawn, [x[clock % AHEAD + i] for x in drawn]) for i in (0, 1))
-        lanes, event, chosen = turn(task, lanes, chosen, shown, clock, now, then, learn=learn)
-        packed = jnp.stack([x.astype(jnp.float32) for x in event])  # each is exact: lengths and places are small
-        events = jax.lax.dynamic_update_index_in_dim(events, packed, clock % AHEAD, 0)
-        said = to_host(to_say(chosen.option))
-        state = forms[STATE].apart((_moving(lanes), chosen))
-        return state, clock + 1, events, brain_of(lanes, Brain._fields if learn else ()), said
+        task, (lanes, chosen) = self._layouts[TASKS].unpack(tasks), self._lanes(state, brain, keys)
+        seen = read_buffer(written, events.shape[-1], self._shapes.seen)
+        row = clock % STEPS_AHEAD
+        now, then = (jax.tree.unflatten(self._shapes.drawn, [x[row + i] for x in drawn]) for i in (0, 1))
+        lanes, event, chosen = absorb_and_choose(task, lanes, chosen, seen, clock, now, then, learn=learn)
+        events = jax.lax.dynamic_update_index_in_dim(events, pack_event(event), row, 0)
+        actions = to_host(pack_actions(chosen.option))
+        state = self._layouts[STATE].pack((_moving(lanes), chosen))
+        return state, clock + 1, events, self._brain(lanes, Brain._fields if learn else ()), actions
 
-    def copies_of(brain: dict[str, Leaves]) -> dict[str, Leaves]:
-        places = zip(ACTING, shapes.copied, strict=True)
-        return {name: [brain[name][i].astype(jnp.bfloat16) for i in which] for name, which in places if name in brain}
+    def _step(self, state: Leaves, clock: Array, events: Array, brain: dict[str, Leaves], *given: Any) -> Any:
+        state, clock, events, _, actions = self._step_and_learn(state, clock, events, brain, None, *given)
+        return state, clock, events, actions
 
-    def turn_only(state: Leaves, clock: Array, events: Array, brain: dict[str, Leaves], *given: Any) -> Any:
-        state, clock, events, _, said = step(state, clock, events, brain, None, *given)
-        return state, clock, events, said
+    def _copies(self, brain: dict[str, Leaves]) -> dict[str, Leaves]:
+        """In lower precision, of what acts in it."""
+        indices = zip(ACTING, self._shapes.copied, strict=True)
+        return {name: [brain[name][i].astype(jnp.bfloat16) for i in which] for name, which in indices if name in brain}
 
-    def update(learn: Any, changes: tuple[str, ...], reads: tuple[str, ...] = ()) -> Update:
-        @partial(compiled_in_place, donate_argnames=("brain", "copies"))
-        def call(
+    def _update(self, learn: Any, writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> UpdateCall:
+        @partial(jit_in_place, donate_argnames=("brain", "copies"))
+        def update(
             state: Leaves,
             clock: Array,
             brain: dict[str, Leaves],
@@ -167,186 +191,193 @@ def compiled_calls(shapes: Shapes) -> Calls:
             keys: Array,
             tasks: Leaves,
         ) -> Any:
-            task, whole = forms[TASKS].together(tasks), brain | others
-            lanes, _ = lanes_of(state, whole, keys)
-            copy, _ = lanes_of(state, with_copies(whole, copies | other_copies, shapes.copied), None)
-            taught = brain_of(jax.vmap(learn, (0, 0, None, 0))(task, lanes, clock, copy.brain), changes)
-            return taught, copies_of(taught)
+            task, whole = self._layouts[TASKS].unpack(tasks), brain | others
+            lanes, _ = self._lanes(state, whole, keys)
+            copy, _ = self._lanes(state, with_copies(whole, copies | other_copies, self._shapes.copied), None)
+            taught = self._brain(jax.vmap(learn, (0, 0, None, 0))(task, lanes, clock, copy.brain), writes)
+            return taught, self._copies(taught)
 
-        return Update(call, changes, reads)
-
-    updates: tuple[Update, ...] = (update(loop.learn, Brain._fields),)
-    if shapes.in_parts:
-        updates = (
-            update(loop.study_how_long, ("target", "slope"), ("action", "extension")),
-            update(
-                lambda task, lane, t, _: loop.learn_how_long(task, lane, t),
-                ("action", "extension", "extension_optimiser"),
-                ("slope",),
-            ),
-            update(loop.learn_what, ("action", "action_optimisers"), ("target", "extension")),
-        )
-    turn_call = compiled_in_place(turn_only, donate_argnums=(0, 1, 2))
-    turn_and_learn = compiled_in_place(step, donate_argnums=(0, 1, 2, 3))
-    return Calls(turn_call, turn_and_learn, updates, jax.jit(copies_of))
+        return UpdateCall(update, writes, reads)
 
 
 def with_copies(
     brain: dict[str, Leaves], copies: dict[str, Leaves], copied: Sequence[Sequence[int]]
 ) -> dict[str, Leaves]:
-    """The brain's parts with copies of some leaves in their places."""
+    """The brain's parts with copies in the places of some leaves."""
     brain = {name: list(leaves) for name, leaves in brain.items()}
-    for name, places in zip(ACTING, copied, strict=True):
-        for i, copy in zip(places, copies[name], strict=True):
+    for name, indices in zip(ACTING, copied, strict=True):
+        for i, copy in zip(indices, copies[name], strict=True):
             brain[name][i] = copy
     return brain
 
 
 def _moving(lanes: Lane) -> Lane:
-    """What a step changes. What does not change is not handed back and forth; nor are keys, which never change."""
+    """What a step changes. The rest is not passed back and forth; nor are keys, which never change."""
     return lanes._replace(step_key=(), learn_key=(), brain=())  # type: ignore[arg-type]
 
 
 def in_lower_precision(tasks: Task, brain: Brain) -> Brain:
-    """Of each leaf, whether it is a matrix that is multiplied in bfloat16."""
+    """Of each leaf, whether it is a large matrix that is multiplied in bfloat16."""
     lower, answers = tasks.plan.dtype == jnp.bfloat16, last_layers((brain.action, brain.extension))
     in_float32 = set(map(id, answers))
-    return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE and id(x) not in in_float32, brain)
+    return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE_MATRIX and id(x) not in in_float32, brain)
 
 
-class Body:
-    """The lanes taken apart, while they live: what is handed to what is compiled, and what came back.
+class DeviceLanes:
+    """All lanes as flat device buffers during a chunk: arguments and results of the compiled calls.
 
-    With `overlap` updates come by themselves, and in parts where they are long: what is launched behind a part of one
-    waits for less."""
+    With `overlap` an update is a call of its own, split in three where it is long, so that the next step queues behind
+    a shorter kernel.
+    """
 
-    def __init__(self, tasks: Task, lanes: Lane, t: int, chosen: Chosen | None, desk: Desk, overlap: bool):
-        self._task, self._whole, self._desk = tasks, lanes, desk
+    def __init__(
+        self,
+        tasks: Task,
+        lanes: Lane,
+        t: int,
+        chosen: NextOption | None,
+        cache: CallCache,
+        buffer: HostBuffer,
+        overlap: bool,
+    ):
+        self._task, self._before, self._cache, self._buffer = tasks, lanes, cache, buffer
         self._lower = in_lower_precision(tasks, lanes.brain)
         learns_lengths = isinstance(tasks.agent.extension, AbstractLearnedExtension)
-        self._in_parts = overlap and learns_lengths and tasks.plan.learn_every >= PARTS
+        self._in_parts = overlap and learns_lengths and tasks.plan.learn_every >= UPDATE_PARTS
         if self._in_parts:
-            blank = jax.tree.map(
-                lambda x, lower: jnp.zeros(x.shape, jnp.bfloat16 if lower else x.dtype),
-                loop.option_values(tasks, lanes.brain),
-                loop.option_values(tasks, self._lower),
-            )
-            lanes = lanes._replace(brain=lanes.brain._replace(slope=to_device(blank)))
-        self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % AHEAD))
+            lanes = lanes._replace(brain=lanes.brain._replace(gradient=self._blank_gradient(lanes.brain)))
+        self._ahead = draw_ahead(tasks, lanes.step_key, np.int32(t - t % STEPS_AHEAD))
         if chosen is None:
-            chosen = choose(tasks, lanes, np.int32(t), jax.tree.map(lambda x: x[t % AHEAD], self._ahead))
-        self._said, self._action = to_say(chosen.option), chosen.option.action.shape
+            chosen = choose(tasks, lanes, np.int32(t), jax.tree.map(lambda x: x[t % STEPS_AHEAD], self._ahead))
+        self._actions, self._action_shape = pack_actions(chosen.option), chosen.option.action.shape
         trees = {TASKS: tasks, STATE: (_moving(lanes), chosen)} | lanes.brain._asdict()
-        self._forms = {name: Form.of(tree) for name, tree in trees.items()}
-        leaves = {name: self._forms[name].apart(tree) for name, tree in trees.items()}
+        self._layouts = {name: Layout.of(tree) for name, tree in trees.items()}
+        leaves = {name: self._layouts[name].pack(tree) for name, tree in trees.items()}
         self._tasks, self._state = leaves.pop(TASKS), leaves.pop(STATE)
         self._brain, self._drawn = leaves, jax.tree.leaves(self._ahead)
         self._keys = jax.random.key_data(lanes.learn_key)
         self._clock = to_device(np.int32(t))
-        self._events = to_device(np.zeros((AHEAD, len(Event._fields), len(lanes.lam)), np.float32))
-        self._calls: Calls | None = None
+        event = jax.tree.leaves(recorded.event_dtypes())
+        self._events = to_device(np.zeros((STEPS_AHEAD, len(event), len(lanes.lam)), WORD))
+        self._calls: StepCalls | None = None
         self._part = 0  # of an update, that comes next
-        self._waiting = False  # whether the first is due, and waits for what is to be compiled
-        self.just_learned = False  # whether an update or a part of one was made since the last turn
+        self._update_asked = False  # whether the first part was asked for before there was anything compiled
+        self.just_updated = False  # whether an update or a part of one was made since the last step
 
-    def turn(self, shown: Seen, learn: bool) -> None:
-        """Take in a step and choose for the next one; with an update between the two, if it is to learn."""
+    def step(self, shown: Seen, learn: bool) -> None:
+        """Absorb a step and choose for the next one; with an update between the two, if it is to learn."""
         if self._calls is None:
             shapes = self._shapes(shown)
-            self._calls, self._copied = self._desk.made(compiled_calls, shapes), shapes.copied
+            self._calls, self._copied = self._cache.get(StepCalls, shapes), shapes.copied
             self._make_copies(self._calls)
-            if self._waiting:
+            if self._update_asked:
                 self.update(0)
-        state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn)
-        seen = self._desk.write(shown)
-        launch = self._desk.launch
+        state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn, self._buffer.write(shown))
         if not learn:
-            *state, self._said = launch(self._calls.turn, *state, self._acting, *given, seen)
+            *state, self._actions = self._cache.launch(self._calls.step, *state, self._acting, *given)
         else:
-            call = self._calls.turn_and_learn
-            *state, self._brain, self._said = launch(call, *state, self._brain, self._keys, *given, seen)
+            call = self._calls.step_and_learn
+            *state, self._brain, self._actions = self._cache.launch(call, *state, self._brain, self._keys, *given)
             self._make_copies(self._calls)
         self._state, self._clock, self._events = state
-        self.just_learned = False
+        self.just_updated = False
 
     @property
-    def within_an_update(self) -> bool:
+    def within_update(self) -> bool:
         """Whether parts of an update are still to come."""
         return self._part > 0
 
-    def said(self) -> tuple[np.ndarray, np.ndarray]:
-        """What each lane does next, and for how many steps more it is bound to, while its episode goes on."""
-        both = np.asarray(self._said)
-        return both[:, :-1].reshape(self._action), both[:, -1].astype(np.int32)
+    def actions(self) -> tuple[np.ndarray, np.ndarray]:
+        """Each lane's next action, and how many further steps will repeat it."""
+        packed = np.asarray(self._actions)
+        return packed[:, :-1].reshape(self._action_shape), packed[:, -1].astype(np.int32)
 
     def update(self, part: int) -> None:
-        """Learn by itself: this part of an update, if it has so many and those before it have been. Before the first
-        turn, which says what is to be compiled, it is only noted."""
+        """Launch one part of an update; ignored if out of turn. Before the first step shapes are unknown, so that the
+        request is only remembered."""
         if self._calls is None:
-            self._waiting = part == 0
+            self._update_asked = part == 0
             return
         if part != self._part:
             return
-        call, changes, reads = self._calls.updates[part]
-        self._part, self.just_learned = (part + 1) % len(self._calls.updates), True
-        parts = [{name: self._brain[name] for name in names} for names in (changes, reads)]
-        copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (changes, reads)]
+        call, writes, reads = self._calls.updates[part]
+        self._part, self.just_updated = (part + 1) % len(self._calls.updates), True
+        parts = [{name: self._brain[name] for name in names} for names in (writes, reads)]
+        copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (writes, reads)]
         state = self._state, self._clock
-        taught, copies = self._desk.launch(call, *state, *parts, *copied, self._keys, self._tasks)
+        taught, copies = self._cache.launch(call, *state, *parts, *copied, self._keys, self._tasks)
         self._brain |= taught
         self._copies |= copies
         self._act_by_copies()
 
-    def _make_copies(self, calls: Calls) -> None:
+    def _make_copies(self, calls: StepCalls) -> None:
         self._copies = calls.copies({name: self._brain[name] for name in ACTING})
         self._act_by_copies()
 
     def _act_by_copies(self) -> None:
-        """Act by large matrices in the precision they are multiplied in, which halves the time to read them."""
+        """Act by copies of large matrices in the precision they are multiplied in: reading them takes half the time."""
         self._acting = with_copies({name: self._brain[name] for name in ACTING}, self._copies, self._copied)
 
     def events(self) -> np.ndarray:
-        """What has gathered, of AHEAD steps."""
+        """The packed events gathered so far, of STEPS_AHEAD steps."""
         return np.asarray(self._events)
 
     def draw(self, t: int) -> None:
-        """The randomness of steps t to t + AHEAD."""
-        self._drawn = jax.tree.leaves(draw_ahead(self._task, self._whole.step_key, np.int32(t)))
+        """Draw the randomness of steps t to t + STEPS_AHEAD."""
+        self._drawn = jax.tree.leaves(draw_ahead(self._task, self._before.step_key, np.int32(t)))
 
-    def whole(self) -> tuple[Lane, Chosen]:
-        """The lanes as they are now, and what they do next; an update that was begun is brought to its end."""
-        while self.within_an_update:
+    def lanes(self) -> tuple[Lane, NextOption]:
+        """The lanes as they are now, and what they do next. An update that was begun is finished first."""
+        while self.within_update:
             self.update(self._part)
-        moving, chosen = self._forms[STATE].together(self._state)
-        whole = {name: self._forms[name].together(leaves) for name, leaves in self._brain.items() if name != "slope"}
-        brain = Brain(**whole)
-        return moving._replace(brain=brain, step_key=self._whole.step_key, learn_key=self._whole.learn_key), chosen
+        moving, chosen = self._layouts[STATE].unpack(self._state)
+        parts = {name: self._layouts[name].unpack(x) for name, x in self._brain.items() if name != "gradient"}
+        keys = {"step_key": self._before.step_key, "learn_key": self._before.learn_key}
+        return moving._replace(brain=Brain(**parts), **keys), chosen
 
-    def _shapes(self, shown: Seen) -> Shapes:
+    def _blank_gradient(self, brain: Brain) -> Any:
+        """Room for the gradient of the option values' loss, between the parts of an update."""
+        nets, lower = loop.option_networks(self._task, brain), loop.option_networks(self._task, self._lower)
+        zeros = jax.tree.map(lambda x, is_lower: jnp.zeros(x.shape, jnp.bfloat16 if is_lower else x.dtype), nets, lower)
+        return to_device(zeros)
+
+    def _shapes(self, shown: Seen) -> StepShapes:
         copied = []
         for name in ACTING:
-            places = [i for i, is_lower in enumerate(jax.tree.leaves(getattr(self._lower, name))) if is_lower]
-            copied.append(tuple(map(self._forms[name].place, places)))
-        return Shapes(
-            forms=tuple(self._forms.items()),
+            lower = [i for i, is_lower in enumerate(jax.tree.leaves(getattr(self._lower, name))) if is_lower]
+            copied.append(tuple(map(self._layouts[name].index, lower)))
+        return StepShapes(
+            layouts=tuple(self._layouts.items()),
             drawn=jax.tree.structure(self._ahead),
-            seen=Form.of(shown),
+            seen=Layout.of(shown),
+            event=jax.tree.structure(recorded.event_dtypes()),
             copied=tuple(copied),
             in_parts=self._in_parts,
         )
 
 
-def unpacked(gathered: list[Any], began: int, t: int) -> Event:
-    """The events from clock `began` up to t as arrays (steps, lanes); they gathered in so many arrays."""
-    skipped = began % AHEAD
-    fields = np.concatenate(gathered)[skipped : skipped + t - began].swapaxes(0, 1)
-    kinds = (np.float32, np.bool_, np.uint16, np.float32, np.uint16)
-    return Event(*(jnp.asarray(x.astype(kind)) for x, kind in zip(fields, kinds, strict=True)))
+def pack_event(event: Event) -> Array:
+    """An event of all lanes as one array (leaves, lanes) of 32-bit words: values of 32 bits as their bits, smaller ones
+    as whole numbers."""
+    leaves = jax.tree.leaves(event)
+    wide = [x.dtype.itemsize == WORD.itemsize for x in leaves]
+    words = zip(leaves, wide, strict=True)
+    return jnp.stack([jax.lax.bitcast_convert_type(x, WORD) if w else x.astype(WORD) for x, w in words])
+
+
+def unpack_events(gathered: Sequence[np.ndarray], began: int, t: int) -> Event:
+    """The events from clock `began` up to t as arrays (steps, lanes), from arrays of STEPS_AHEAD packed events each."""
+    skipped = began % STEPS_AHEAD
+    leaves = np.concatenate(gathered)[skipped : skipped + t - began].swapaxes(0, 1)  # (leaves, steps, lanes)
+    dtypes, structure = jax.tree.flatten(recorded.event_dtypes())
+    wide = [np.dtype(dtype).itemsize == WORD.itemsize for dtype in dtypes]
+    each = zip(leaves, dtypes, wide, strict=True)
+    return jax.tree.unflatten(structure, [jnp.asarray(x.view(d) if w else x.astype(d)) for x, d, w in each])
 
 
 @partial(jax.jit, donate_argnames=("lanes",))
-def first_look(tasks: Task, lanes: Lane, shown: Array) -> Lane:
-    """The lanes once the environments have shown how their first episodes begin."""
+def first_observed(tasks: Task, lanes: Lane, shown: Array) -> Lane:
+    """The lanes with the first observations of their environments."""
 
     def one(task: Task, lane: Lane, shown: Array) -> Lane:
         obs = task.env.view(lane.obs, shown, jnp.bool_(True))
@@ -356,13 +387,14 @@ def first_look(tasks: Task, lanes: Lane, shown: Array) -> Lane:
 
 
 @jax.jit
-def shown_last(tasks: Task, lanes: Lane) -> Array:
+def last_shown(tasks: Task, lanes: Lane) -> Array:
+    """What every lane's environment showed last."""
     return jax.vmap(lambda task, lane: task.env.shown(lane.obs))(tasks, lanes)
 
 
 @jax.jit
 def restart(tasks: Task, lanes: Lane, shown: Array, t: Clock) -> Lane:
-    """The lanes where all environments have begun an episode anew unasked."""
+    """The lanes after all environments were reset from outside."""
 
     def one(task: Task, lane: Lane, shown: Array) -> Lane:
         return loop.restart(task, lane, task.env.view(lane.obs, shown, jnp.bool_(True)), t)
@@ -375,6 +407,6 @@ def summarise(
     tasks: Task, lanes: Lane, running: Running, events: Event, before: Any, t: Clock, *, rows: int, J: int
 ) -> tuple[Running, Chunk]:
     """A chunk's events (steps, lanes) as records."""
-    count = partial(compiled.summarise, rows=rows, J=J, places=1)
-    finite = compiled.finite(lanes)
+    count = partial(program.summarise, rows=rows, J=J, places=1)
+    finite = program.finite(lanes)
     return jax.vmap(count, (0, 1, 0, 0, 0, None))(running, events, finite, before, tasks.plan, t)

@@ -1,4 +1,4 @@
-"""Lanes in groups that share a device, where their environments are outside of it."""
+"""Groups of lanes that share a device, each a program of its own with environments on the host."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -12,33 +12,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from tenuto.envs.gym.vector import Crowd
-from tenuto.errors import UserError
-from tenuto.loop import Lane, Networks, Task
-from tenuto.trainers.compiled import Chunk, Evaluation, Running
+from tenuto.loop import Networks, Task
 from tenuto.trainers.devices import on_cpu
-from tenuto.trainers.host import Failed, Program
+from tenuto.trainers.host import HostProgram
+from tenuto.trainers.program import Chunk, EnvError, Evaluation, OutOfStepError, Program, State, with_lanes
 
-# Lanes from which on there are so many groups of them, on a GPU: one is best with 7, two with 28, and 14 do not mind.
+# (lanes, groups): from so many lanes on there are so many groups, on a GPU. One group is best with 7 lanes and two with
+# 28; with 14 both are as fast.
 GROUPS = ((16, 2), (1, 1))
 
 
 def groups_for(lanes: int) -> int:
-    """In how many groups so many lanes take turns on a GPU. A CPU has no idle time to fill."""
+    """The best number of groups for this number of lanes. A CPU has no idle time to fill."""
     return 1 if on_cpu() else next(groups for least, groups in GROUPS if lanes >= least)
 
 
-class Uneven(UserError):  # noqa: N818 (the user reads its message, not its name)
-    """A group failed, and the others are at other steps by now: there is no common state to keep."""
-
-
-class SideBySide:
+class Interleaved:
     """Groups of lanes that share a device: while the environments of some are at work, others learn and act.
 
-    Each group is a program of its own, with a thread and a clock of its own; whenever nobody is advancing, all clocks
-    are the same. Used as a single program is.
+    Each group is a program with a thread and a clock of its own; between two calls of `advance` all clocks are equal.
     """
 
-    def __init__(self, groups: Sequence[Program]):
+    def __init__(self, groups: Sequence[HostProgram]):
         self._groups = list(groups)
         first = self._groups[0]
         self.lanes = sum(group.lanes for group in self._groups)
@@ -55,11 +50,11 @@ class SideBySide:
             group.begin()
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
-        """Run a chunk of rounds, fewer if asked to stop; all lanes' records of it, as NumPy arrays."""
-        goal: list[int] = []  # where to stop, once asked to: ahead of the foremost
+        """Train for some rounds, fewer if asked to stop."""
+        goal: list[int] = []  # the step at which all groups stop, once asked to: ahead of the foremost
         lock = threading.Lock()
 
-        def stop_there(group: Program) -> bool:
+        def stop_there(group: HostProgram) -> bool:
             with lock:
                 if not goal and stop():
                     goal.append(max(other.t for other in self._groups) + 2)
@@ -67,41 +62,39 @@ class SideBySide:
 
         try:
             chunks = self._each(lambda group: group.advance(rounds, partial(stop_there, group)))
-        except Failed as failure:
-            raise Uneven(str(failure)) from failure
-        width = max(chunk.returns.shape[1] for chunk in chunks)
-        return _joined([_widened(chunk, width) for chunk in chunks])
+        except EnvError as failure:
+            raise OutOfStepError(str(failure)) from failure
+        return _joined(_equally_wide(chunks))
 
-    def _each(self, do: Callable[[Program], Any]) -> list[Any]:
-        """What each group answers: all at a time on a GPU, one after the other on a CPU, which has no time to spare."""
+    def _each(self, do: Callable[[HostProgram], Any]) -> list[Any]:
+        """Each group's result: in parallel on a GPU; one after the other on a CPU, which has no idle time."""
         at_a_time = 1 if on_cpu() else len(self._groups)
         with ThreadPoolExecutor(at_a_time) as pool:
             return list(pool.map(do, self._groups))
 
     def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
-        """Judge every lane as it is now; None if it was asked to stop."""
-        judged = self._each(lambda group: group.evaluate(episodes, stop))
-        found = [one for one in judged if one is not None]
-        return _joined(found) if len(found) == len(judged) else None
+        """Evaluate every lane as it is now; None if it was asked to stop."""
+        each = self._each(lambda group: group.evaluate(episodes, stop))
+        found = [evaluation for evaluation in each if evaluation is not None]
+        return _joined(found) if len(found) == len(each) else None
 
-    def state(self) -> tuple[Lane, Running]:
-        """All lanes' state, for a checkpoint. A group at a time leaves the device: it may have no room for copies."""
+    def state(self) -> State:
+        """All lanes' state, for a checkpoint. Groups leave the device one at a time: it may have no room for copies."""
         parts = [jax.device_put(group.state(), jax.local_devices(backend="cpu")[0]) for group in self._groups]
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
     def journal(self) -> dict[str, np.ndarray]:
-        """How often games were begun anew, which all groups have in common: so a run can go on in other groups."""
+        """How often games were restarted, which all groups have in common: so a run can go on in other groups."""
         return self._groups[0].journal()
 
     def networks(self) -> Networks:
         return _joined([group.networks() for group in self._groups])
 
     def state_shape(self) -> Any:
-        shape = self._groups[0].state_shape()
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((self.lanes, *x.shape[1:]), x.dtype), shape)
+        return with_lanes(self._groups[0].state_shape(), self.lanes)
 
-    def restore(self, state: tuple[Lane, Running], t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
-        """Go on from a checkpoint's state at clock t. What could not be brought back, in words."""
+    def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
+        """Go on from a checkpoint made at step t. The notes returned say what could not be brought back."""
         begun, notes = 0, []
         for group in self._groups:
             share = slice(begun, begun + group.lanes)
@@ -120,19 +113,21 @@ def in_groups(
     seeds: Sequence[int],
     open_crowd: Callable[[Sequence[int], int], Crowd],
     overlap: bool,
-) -> Program | SideBySide:
-    """A program whose lanes take turns in so many groups."""
+) -> Program:
+    """A program whose lanes take turns in `num` groups."""
     bounds = [round(i * len(tasks) / num) for i in range(num + 1)]
-    programs = [Program(tasks[a:b], seeds[a:b], open_crowd, overlap, first_lane=a) for a, b in pairwise(bounds)]
-    return programs[0] if num == 1 else SideBySide(programs)
+    programs = [HostProgram(tasks[a:b], seeds[a:b], open_crowd, overlap, first_lane=a) for a, b in pairwise(bounds)]
+    return programs[0] if num == 1 else Interleaved(programs)
 
 
-def _widened(chunk: Chunk, rows: int) -> Chunk:
-    """The chunk with room for so many episodes of each lane."""
-    room = rows - chunk.returns.shape[1]
-    fields = ("returns", "steps", "decisions", "lam")
-    wide: dict[str, Any] = {name: np.pad(getattr(chunk, name), ((0, 0), (0, room))) for name in fields}
-    return chunk._replace(**wide)
+def _equally_wide(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The chunks with as many rows for episodes in each as the longest has."""
+    most = max(column.shape[1] for chunk in chunks for column in chunk.episodes.values())
+
+    def wide(column: np.ndarray) -> np.ndarray:
+        return np.pad(column, ((0, 0), (0, most - column.shape[1])))
+
+    return [chunk._replace(episodes=jax.tree.map(wide, chunk.episodes)) for chunk in chunks]
 
 
 def _joined(parts: Sequence[Any]) -> Any:

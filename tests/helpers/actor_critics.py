@@ -222,7 +222,7 @@ def first_gradient(state: Any) -> Any:
 def teach_critic(task: Task, lane: Lane, keys: Array) -> Taught:
     def one(key: Array) -> Taught:
         spans, usable = loop.sample_for_action(task, lane, jnp.int32(STEPS), jax.random.split(key)[0])
-        brain = loop.learn_action(task, lane, jnp.int32(STEPS), key)
+        brain = loop.learn_lessons(task, lane, jnp.int32(STEPS), key)
         slope = first_gradient(brain.action_optimisers[0]).members.layers[-1].bias
         return Taught(jax.tree.map(lambda x: x[0], spans), usable[0], slope)
 
@@ -268,7 +268,7 @@ def both_ways(task: Task, lane: Lane, t: Array, keys: Array) -> Ways:
         drawn = loop.draw(task, key, t)
         chosen, _ = loop.choose(task, lane, t, drawn)
         networks = loop.learned(task, lane)
-        judged = loop.judge(task, networks._replace(lam=lane.lam), lane.obs, drawn)
+        judged = loop.decide_best(task, networks._replace(lam=lane.lam), lane.obs, drawn)
         return Ways(chosen.option, judged, drawn.action)
 
     return jax.vmap(one)(keys)

@@ -18,8 +18,8 @@ from tenuto.envs.gym.spaces import Interface
 from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate
 from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
-from tenuto.runs.jobs import Given, Job
-from tenuto.trainers import compiled, host
+from tenuto.runs.jobs import Given, Job, job_for
+from tenuto.trainers import host
 
 SEEDS, LIMIT, STEPS = (5, 6, 7), 6, 240
 AGENT = tiny_task("ute-adaptive").agent
@@ -72,16 +72,16 @@ WALK = Interface.of(Walk(), "walk")
 def job_of(make: Callable[..., Any] = limited, vector: bool = False, **changed: Any) -> Job:
     numbers = {"seeds": 3, "first_seed": SEEDS[0], "steps": STEPS, "evaluate_every": 80, "evaluation_episodes": 2}
     given = Given(make=make, vector=vector, agent=AGENT, plan=PLAN)
-    return Job("python:Walk", "tiny", **(numbers | changed), given=given)
+    return job_for("python:Walk", "tiny", **(numbers | changed), given=given)
 
 
-TASK = job_of().tasks()[0]
+TASK = job_of().tasks[0]
 
 
 class Opened(NamedTuple):
     """A program, and the environments it opened for training and for judging."""
 
-    program: host.Program
+    program: host.HostProgram
     envs: dict[int, list[Any]]
 
 
@@ -95,7 +95,7 @@ def opened(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) ->
 
         return Separate(one, WALK, seeds, purpose)
 
-    return Opened(host.Program([TASK] * len(seeds), seeds, crowd_of), envs)
+    return Opened(host.HostProgram([TASK] * len(seeds), seeds, crowd_of), envs)
 
 
 def begun(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) -> Opened:
@@ -105,9 +105,9 @@ def begun(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) -> 
 
 
 class Trained(NamedTuple):
-    program: host.Program
+    program: host.HostProgram
     envs: dict[int, list[Any]]
-    chunk: compiled.Chunk
+    chunk: Chunk
     replay: Replay
 
 
@@ -141,7 +141,7 @@ def clock_of(folder: Path) -> int:
 def outcome(folder: Path) -> dict[str, np.ndarray]:
     """What a finished run leaves, but for the clocks at which its chunks happened to end."""
     kept = folders.read_records(folder).arrays()
-    networks, _ = storage.load(folder / "networks.npz")
+    networks, _, _ = storage.load(folder / "networks.npz")
     best = storage.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
     kept = {name: array for name, array in kept.items() if name != "clock"}
     return kept | networks | {f"best {name}": array for name, array in best.items()}

@@ -12,7 +12,7 @@ import tenuto
 from helpers.runs import PLAN, RANDOM, UTE
 from tenuto import Run
 from tenuto.runs import runner
-from tenuto.runs.jobs import Given, Job
+from tenuto.runs.jobs import Given, Job, job_for
 
 JUDGED: dict[str, Any] = {
     "steps": 310,
@@ -31,7 +31,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 def job_of(**more: Any) -> Job:
     """A job that learns nothing, with chunks of twenty steps."""
     fields: dict[str, Any] = {"seeds": 3, "steps": 310, "evaluate_every": 100, "evaluation_episodes": 2} | more
-    return Job("CartPole-v1", "some", given=Given(agent=RANDOM, plan=PLAN), **fields)
+    return job_for("CartPole-v1", "some", given=Given(agent=RANDOM, plan=PLAN), **fields)
 
 
 class CrashError(Exception):
@@ -108,8 +108,8 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     call: dict[str, Any] = {"steps": 60, "seeds": 3, "evaluate_every": 0}
     folder, given = tmp_path_factory.mktemp("played") / "run", Given(agent=RANDOM, plan=PLAN)
     if request.param == "compiled":
-        runner.run(Job(f"lava:{map_file}", "some", given=given, **call), folder)
+        runner.run(job_for(f"lava:{map_file}", "some", given=given, **call), folder)
     else:
         args = json.dumps({"map": str(map_file)})
-        runner.run(Job("tenuto/Lava-v0", "some", env_args=args, given=given, **call), folder)
+        runner.run(job_for("tenuto/Lava-v0", "some", env_args=args, given=given, **call), folder)
     return tenuto.load(folder)

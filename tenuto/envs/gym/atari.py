@@ -103,6 +103,10 @@ class Atari(AbstractSpec):
         return 1
 
     @property
+    def threaded(self) -> bool:
+        return True
+
+    @property
     def screens(self) -> bool:
         return True
 

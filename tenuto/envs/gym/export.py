@@ -1,5 +1,6 @@
 """Our compiled environments as Gymnasium's: `gymnasium.make("tenuto/Chain-v0", n=50)`."""
 
+import pkgutil
 from typing import Any
 
 import gymnasium
@@ -7,8 +8,7 @@ import jax
 import numpy as np
 from gymnasium import spaces as theirs
 
-from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum, lava
-from tenuto.envs.registry import read
+from tenuto.envs import AbstractEnv, Chain, Pendulum
 from tenuto.errors import UserError
 from tenuto.spaces import Box, Discrete
 
@@ -89,18 +89,6 @@ def _actions(env: AbstractEnv) -> theirs.Space[Any]:
     return theirs.Box(actions.low, actions.high, dtype=np.float32)
 
 
-def chain(n: int = 10, render_mode: str | None = None) -> CompiledEnv:
-    """The Chain MDP with n states."""
-    return CompiledEnv(Chain(n), render_mode)
-
-
-def lava_map(map: str | tuple[str, ...] = "bridge", render_mode: str | None = None) -> CompiledEnv:
-    """A lava gridworld: one of the paper's maps by name, a text file, or the rows of a map."""
-    if isinstance(map, str):
-        map = lava.MAPS[map] if map in lava.MAPS else read(f"lava:{map}")
-    return CompiledEnv(Lava(tuple(map)), render_mode)
-
-
-def pendulum(render_mode: str | None = None) -> CompiledEnv:
-    """The pendulum with the angle rule of Gym's Pendulum-v0, which the paper ran."""
-    return CompiledEnv(Pendulum(old_rule=True), render_mode)
+def make(home: str, render_mode: str | None = None, **arguments: Any) -> CompiledEnv:
+    """One of our environments as Gymnasium makes it; `home` names the function that makes ours (`registry.Listed`)."""
+    return CompiledEnv(pkgutil.resolve_name(home)(**arguments), render_mode)

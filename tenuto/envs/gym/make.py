@@ -9,8 +9,9 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 
+from tenuto.envs.gym import vector as vectors
 from tenuto.envs.gym.spaces import Interface, Outside
-from tenuto.envs.gym.vector import JUDGING, LONGEST_EPISODE, Crowd, Separate, Together
+from tenuto.envs.gym.vector import JUDGING, Crowd, Separate, Together
 from tenuto.errors import UserError
 
 
@@ -84,7 +85,7 @@ def open_crowd(
     if vector:
         return Together(functools.partial(made, make, name), interface, seeds, purpose)
 
-    longest = LONGEST_EPISODE if purpose == JUDGING else None
+    longest = vectors.LONGEST_EPISODE if purpose == JUDGING else None
     return Separate(functools.partial(made, make, name), interface, seeds, purpose, longest)
 
 

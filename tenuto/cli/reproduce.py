@@ -1,0 +1,99 @@
+"""`tenuto reproduce`: an experiment's jobs with their progress, then its tables."""
+
+import shlex
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.progress import Progress, TaskID
+
+from tenuto.cli.commands import Reproduce
+from tenuto.cli.train import show_needs
+from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
+from tenuto.errors import UserError
+from tenuto.experiments import EXPERIMENTS
+from tenuto.experiments import reproduce as work
+from tenuto.experiments.captions import caption
+from tenuto.report import tables
+from tenuto.runs import folders, runner
+from tenuto.runs.jobs import Job
+from tenuto.trainers.devices import on_cpu
+
+QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
+
+
+def reproduce(command: Reproduce, words: list[str]) -> None:
+    """Make an experiment: the jobs that are not done yet, then the tables and figures of all that was ever asked."""
+    flags = command.experiment
+    experiment = EXPERIMENTS[flags.name]
+    work.check_names("setting", flags.setting, experiment.settings)
+    work.check_names("parts", flags.parts, experiment.parts)
+    wanted = experiment.wanted(flags)
+    budget, seeds = wanted.budget or experiment.budget, experiment.seeds if wanted.seeds is None else wanted.seeds
+    if wanted.budget is None and flags.quick:
+        budget = budget._replace(amount=budget.amount // 10)
+    asked = [(setting, part, *item) for setting in flags.setting for part in flags.parts for item in wanted.items]
+    entries = work.entries_of(experiment, asked, seeds, budget.amount)
+    todo = work.distinct_jobs(work.together(entries))
+    if not todo:
+        raise UserError(f"there is nothing to do for --parts {' '.join(flags.parts)} with these flags")
+    show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
+    folder = work.claim(flags.out, flags.name, {"seeds": seeds, budget.unit: budget.amount})
+    run_with_bars(todo, folder, experiment.at_a_time)
+    ever_asked = work.remember(folder, list(entries))
+    made = work.write_report(
+        experiment,
+        work.together(work.entries_of(experiment, ever_asked, seeds, budget.amount)),
+        folder,
+        command=shlex.join(["tenuto", *words]),
+        warning=QUICK if flags.quick else "",
+    )
+    for (table, setting), group in tables.grouped(made).items():
+        title = f"{experiment.titles[table]}, setting {setting}"
+        console.print(tables.rich_table(group, title, caption(group), experiment.rank), "")
+    for line in (*experiment.preface(made), *work.diverged(todo, folder)):
+        say(line)
+    if flags.quick:
+        console.print(f"[yellow]{QUICK}[/]")
+    say(f"Written to {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
+
+
+def show_needs_of_rest(todo: Sequence[Job], out: Path, at_a_time: int) -> None:
+    """Say what the large jobs that are not done yet will need."""
+    left = [job for job in todo if job.env.threaded and not folders.finished(out / "jobs" / job.name)]
+    if left:
+        show_needs(left, out, at_a_time)
+
+
+def run_with_bars(todo: Sequence[Job], folder: Path, at_a_time: int) -> None:
+    """Do all jobs, with a bar for the whole and one for each job that runs."""
+    stop = threading.Event()
+    with stop_on_ctrl_c(stop), bars() as progress:
+        whole = progress.add_task(f"{len(todo)} jobs", total=float(len(todo)), note="")
+        shown = JobBars(progress, whole)
+        try:
+            work.run_jobs(todo, folder, at_a_time=at_a_time, report=shown.report, stop=stop)
+        except runner.Interrupted:
+            say("Stopped. The same command goes on where this one stopped.")
+            raise
+
+
+class JobBars:
+    """A bar for each job under way; jobs report from threads of their own."""
+
+    def __init__(self, progress: Progress, whole: TaskID):
+        self._progress, self._whole = progress, whole
+        self._bars: dict[Job, TaskID] = {}
+        self._lock = threading.Lock()
+
+    def report(self, job: Job, now: runner.Progress | None) -> None:
+        """Show how far a job is; None says that it is finished."""
+        with self._lock:
+            if job not in self._bars:
+                label = f"{job.label} ({job.request.setting})"
+                self._bars[job] = self._progress.add_task(label, total=1.0, note="")
+        if now is not None:
+            show_progress(self._progress, self._bars[job], now, job)
+        else:
+            self._progress.update(self._bars[job], completed=1.0, visible=False)
+            self._progress.advance(self._whole)

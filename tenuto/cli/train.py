@@ -1,0 +1,153 @@
+"""`tenuto train`, `resume`, `eval` and `plot`: one run, and what it has learned."""
+
+import math
+import shlex
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.table import Table
+
+from tenuto import play
+from tenuto.api import load
+from tenuto.cli.commands import Eval, Plot, Resume, Train
+from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
+from tenuto.envs import AbstractEnv
+from tenuto.errors import UserError
+from tenuto.report import curves, run_figures, stats
+from tenuto.runs import folders, needs, runner, trackers
+from tenuto.runs.jobs import Job, resolve
+from tenuto.runs.request import FIELDS, Request
+
+
+def train(command: Train, words: list[str]) -> None:
+    asked = {name: getattr(command, name) for name in FIELDS}
+    do_job(resolve(Request(**asked)), command.out, command.checkpoint_seconds, command.track)
+
+
+def resume(command: Resume, words: list[str]) -> None:
+    job = folders.load_job(command.dir)
+    if folders.finished(command.dir):
+        raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
+    do_job(job, command.dir, command.checkpoint_seconds, command.track)
+
+
+def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
+    """Run a job with a progress bar, then draw and show what came of it."""
+    if checkpoint_seconds < 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
+    trackers.check(track)
+    begun = folders.unfinished(folder)
+    folders.claim(job, folder)
+    if folders.finished(folder):
+        say(f"{folder} is finished already; nothing was run.")
+        show_summary(job, runner.run(job, folder), folder)
+        return
+    if begun:
+        say(f"{folder} holds an unfinished run: going on with it.")
+    if job.env.threaded:
+        show_needs([job], folder, at_a_time=1)
+    stop = threading.Event()
+    with stop_on_ctrl_c(stop), bars() as progress:
+        task = progress.add_task(f"{job.label}, {len(job.lanes)} lanes", total=1.0, note="compiling")
+        try:
+            summary = runner.run(
+                job,
+                folder,
+                devices=jax.local_devices(),
+                report=lambda now: show_progress(progress, task, now, job),
+                note=say,
+                stop=stop.is_set,
+                checkpoint_seconds=checkpoint_seconds,
+                track=track,
+            )
+        except runner.Interrupted:
+            say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
+            raise
+        progress.update(task, completed=1.0)
+    run_figures.draw(folder)
+    show_summary(job, summary, folder)
+
+
+def show_needs(jobs: list[Job], out: Path, at_a_time: int) -> None:
+    """Say what large jobs will need; what does not fit is refused."""
+    needs.check_disk(jobs, at_a_time, out)
+    for line in needs.describe(jobs, at_a_time):
+        say(line)
+
+
+def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
+    measure, title, caption = _measure(job)
+    scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
+    table = Table(
+        title=f"{job.label}, setting {job.request.setting}: {title}",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+    )
+    for name in ("", "mean", "95% interval", "sd", "seeds"):
+        table.add_column(name, justify="right" if name else "left")
+    for label, mine in job.groups().items():
+        if np.isnan(scores[mine]).any():
+            table.add_row(label, "no episode ended", "", "", str(len(mine)))
+            continue
+        e = stats.estimate(scores[mine])
+        mean, low, high, sd = (f"{x:.{stats.digits(scores)}f}" for x in (e.mean, e.low, e.high, e.sd))
+        alone = math.isnan(e.sd)
+        table.add_row(label, mean, "" if alone else f"{low} to {high}", "" if alone else sd, str(len(mine)))
+    console.print(table)
+    say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
+
+
+def _measure(job: Job) -> tuple[str, str, str]:
+    """Which number of the summary tells best how a job did, its title, and what it is."""
+    if job.request.evaluate_every:
+        episodes = job.request.evaluation_episodes
+        caption = f"mean over the last third of training, {episodes} episodes an evaluation"
+        return "evaluation", "return without exploration", caption
+    if isinstance(job.env, AbstractEnv):
+        worst, best = job.env.worst_return, job.env.best_return
+        return "auc", "normalised AUC", f"mean training return, {worst:g} counted as 0 and {best:g} as 1"
+    return "mean_return", "training return", "mean over all episodes, exploration included"
+
+
+def evaluate(command: Eval, words: list[str]) -> None:
+    if command.episodes < 1:
+        raise UserError(f"--episodes must be at least 1, not {command.episodes}")
+    if command.video is not None:
+        play.check(command.video)
+    run = load(command.dir)
+    run = run.best if command.best else run
+    chosen = range(len(run)) if command.lane is None else [command.lane]
+    if any(not 0 <= lane < len(run) for lane in chosen):
+        raise UserError(f"--lane must be 0 to {len(run) - 1}: {command.dir} has {len(run)} lanes")
+    makers = {lane: play.maker_of(run.job, lane) for lane in chosen}
+    table = Table(title=f"{run.job.label}: {command.episodes} episodes without exploration", title_justify="left")
+    for name in ("lane", "", "return", "steps", "decisions", "mean length"):
+        table.add_column(name, justify="left" if not name else "right")
+    means: list[float] = []
+    with bars() as progress:
+        task = progress.add_task("playing", total=float(len(chosen)), note="")
+        for lane in chosen:
+            played = play.evaluate(run[lane], makers[lane], command.episodes)
+            returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
+            means.append(returns)
+            label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
+            numbers = f"{returns:.{stats.digits(means)}f}", f"{steps:.1f}", f"{decisions:.1f}"
+            table.add_row(str(lane), label, *numbers, f"{steps / decisions:.2f}")
+            progress.advance(task)
+    console.print(table)
+    if len(means) > 1:
+        e, places = stats.estimate(np.asarray(means)), stats.digits(means)
+        say(f"mean over lanes {e.mean:.{places}f}, 95% interval {e.low:.{places}f} to {e.high:.{places}f}")
+    if command.video is not None:
+        best = chosen[int(np.argmax(means))]
+        frames = play.film(run[best], makers[best], command.video)
+        say(f"{command.video}: an episode of lane {best}, {frames} frames; the strip shows how long actions are held")
+
+
+def plot(command: Plot, words: list[str]) -> None:
+    written = curves.draw(curves.load(command.dirs, command.training), command.out)
+    say(f"Drawn to {written}")

@@ -1,0 +1,1 @@
+"""A job in a folder: what was asked, what is kept, and how it goes on. No terminal here."""

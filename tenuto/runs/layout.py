@@ -1,0 +1,95 @@
+"""How a run lies on disk: the sections of its checkpoint, the version of its names, and how older versions are read.
+
+Names of fields are a file format: an array of a checkpoint is named by its path in the tree of lanes, a part in
+config.json by its class. Who renames a field that is kept adds the old name here.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tenuto.runs import storage
+
+FORMAT = storage.FORMAT
+# (last version, pattern of its arrays' names, what they are called now)
+ARRAYS: tuple[tuple[int, str, str], ...] = ((1, r"^\[1\]\.(steps|decisions)$", r"[1]['\1']"),)
+PARTS: tuple[tuple[int, str, str], ...] = ()  # (last version, name of a class in config.json, what it is called now)
+FIELDS: tuple[tuple[int, str, str, str], ...] = ()  # (last version, class as it is now, name of its field, now)
+RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # begin the names of arrays in a checkpoint
+
+
+class Checkpoint(NamedTuple):
+    """All that a run needs to go on: read once, and written whole."""
+
+    state: Mapping[str, np.ndarray]  # leaves of the lanes
+    records: Mapping[str, np.ndarray]
+    journal: Mapping[str, np.ndarray]  # how to bring environments on the host back to where they were
+    best: Mapping[str, np.ndarray]  # networks of each lane's best evaluation
+    t: int
+    seconds: float  # of training so far
+
+    def write(self, path: Path, config: str) -> None:
+        """`config` is the digest of the config.json that it belongs to."""
+        arrays = dict(self.state)
+        for prefix, section in ((RECORDS, self.records), (JOURNAL, self.journal), (BEST, self.best)):
+            arrays |= {f"{prefix}{name}": array for name, array in section.items()}
+        storage.save(path, arrays, {"t": self.t, "seconds": self.seconds, "config": config})
+
+
+def read_arrays(path: Path, config: str | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a file by the names they have now, and what its header says. With `config`, the digest of the
+    folder's config.json, a file that was saved with another one is refused."""
+    arrays, about, version = storage.load(path)
+    if config is not None and about.get("config", config) != config:
+        raise storage.damaged(path.parent / "config.json", ValueError(f"it is not what {path.name} was saved with"))
+    return {_now(name, version): array for name, array in arrays.items()}, about
+
+
+def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
+    """A run's checkpoint, of this version or an older one."""
+    arrays, about = read_arrays(path, config)
+    sections: dict[str, dict[str, np.ndarray]] = {RECORDS: {}, JOURNAL: {}, BEST: {}, "": {}}
+    for name, array in arrays.items():
+        prefix = next(prefix for prefix in sections if name.startswith(prefix))
+        sections[prefix][name.removeprefix(prefix)] = array
+    try:
+        t, seconds = int(about["t"]), float(about["seconds"])
+    except (KeyError, TypeError, ValueError) as problem:
+        raise storage.damaged(path, problem) from None
+    return Checkpoint(sections[""], sections[RECORDS], sections[JOURNAL], sections[BEST], t, seconds)
+
+
+def _now(name: str, version: int) -> str:
+    for last, pattern, new in ARRAYS:
+        if version <= last:
+            name = re.sub(pattern, new, name)
+    return name
+
+
+def read_config(path: Path) -> Any:
+    """A run's config.json, in the names of this version."""
+    content = storage.read_json(path)
+    if not isinstance(content, dict):
+        raise storage.damaged(path, ValueError("not the description of a run"))
+    version = content.get("format", 1)
+    if not isinstance(version, int) or version > FORMAT:
+        raise storage.too_new(path, version)
+    return _renamed(content, version)
+
+
+def _renamed(spelled: Any, version: int) -> Any:
+    if isinstance(spelled, list):
+        return [_renamed(x, version) for x in spelled]
+    if not isinstance(spelled, dict):
+        return spelled
+    fields = {name: _renamed(value, version) for name, value in spelled.items()}
+    for last, old, new in PARTS:
+        if version <= last and fields.get("is") == old:
+            fields["is"] = new
+    for last, part, old, new in FIELDS:
+        if version <= last and fields.get("is") == part and old in fields:
+            fields = {new if name == old else name: value for name, value in fields.items()}
+    return fields

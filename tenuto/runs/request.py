@@ -1,0 +1,261 @@
+"""What can be asked of a run. Each field is declared here once, with its help: the command line, `tenuto.train` and
+config.json take it from here. Nothing here imports JAX."""
+
+import ast
+import dataclasses
+import inspect
+import json
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from tyro.constructors import PrimitiveConstructorSpec
+
+from tenuto.errors import UserError
+
+if TYPE_CHECKING:
+    from tenuto.loop import Task
+
+Set = Callable[["Task", float, str], "Task"]  # the task with a scalar changed, for the agent of this name
+
+
+def _several(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
+    """One or several values of a flag."""
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=f"[{metavar} [{metavar} ...]]",
+        instance_from_str=lambda words: tuple(kind(word) for word in words),
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: ["None"] if value is None else [str(x) for x in value],
+    )
+
+
+Numbers = Annotated[float | Sequence[float] | None, _several(float, "FLOAT")]
+Names = Annotated[str | Sequence[str] | None, _several(str, "STR")]
+Fields = Annotated[
+    str | Mapping[str, Any],
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="JSON",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
+
+
+def whole(least: int, default: int | None = None) -> Any:
+    """A field that is a whole number, at least so great."""
+    return dataclasses.field(default=default, metadata={"least": least})
+
+
+def swept(change: Set) -> Any:
+    """A field with one or several values, each of which makes lanes: `change` puts a value into a task."""
+    return dataclasses.field(default=None, metadata={"set": change})
+
+
+def later(default: Any = None) -> Any:
+    """A field that older runs do not have: left out of config.json where it has its default, so that they keep their
+    names."""
+    return dataclasses.field(default=default, metadata={"later": True})
+
+
+def _lam(task: "Task", value: float, who: str) -> "Task":
+    from tenuto.bandit import Constant
+
+    if not task.agent.extension.uses_lam:
+        raise UserError(f"agent '{who}' takes no --lam: only UTE's agents do (ute, ute-ddpg and so on)")
+    return dataclasses.replace(task, agent=dataclasses.replace(task.agent, lam=Constant(value)))
+
+
+def _mu(task: "Task", value: float, who: str) -> "Task":
+    from tenuto.extensions import Zeta
+
+    if not isinstance(task.agent.extension, Zeta):
+        raise UserError(f"agent '{who}' takes no --mu: only ez-greedy does")
+    extension = dataclasses.replace(task.agent.extension, mu=value)
+    return dataclasses.replace(task, agent=dataclasses.replace(task.agent, extension=extension))
+
+
+def _horizon(task: "Task", value: float, who: str) -> "Task":
+    epsilon = task.plan.epsilon
+    _refuse_unless(value > 0, "epsilon_horizon", "be greater than 0", value)
+    if epsilon.start == epsilon.end:
+        raise UserError("--epsilon-horizon means nothing where ε is fixed: leave it out, or drop fixed from --schedule")
+    return in_plan("epsilon", lambda value: dataclasses.replace(epsilon, horizon=value))(task, value, who)
+
+
+def in_plan(name: str, made: Callable[[float], Any] = float, most: float = math.inf, zero: bool = True) -> Set:
+    """Puts a value into this field of the plan."""
+
+    def change(task: "Task", value: float, who: str) -> "Task":
+        if most < math.inf:
+            _refuse_unless(0 <= value <= most, name, f"lie between 0 and {most:g}", value)
+        elif not zero:
+            _refuse_unless(value > 0, name, "be greater than 0", value)
+        fields: Any = {name: made(value)}
+        return dataclasses.replace(task, plan=dataclasses.replace(task.plan, **fields))
+
+    return change
+
+
+def _refuse_unless(holds: bool, name: str, must: str, value: float) -> None:
+    if not holds:
+        raise UserError(f"{flag(name)} must {must}, not {value}")
+
+
+def flag(name: str) -> str:
+    """A field as the command line spells it."""
+    return f"--{name.replace('_', '-')}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What both doors take, the command line and `tenuto.train`. What is left out is the setting's."""
+
+    setting: str | None = None
+    """Hyper-parameters: on the paper's environments `released` (what the authors' code ran, the default) or `text` (the
+    paper's table); on others `standard`, which Atari games have too."""
+    seeds: int = whole(1, 20)
+    """How many seeds each combination of values is trained with."""
+    first_seed: int = whole(0, 0)
+    """The first seed; the others follow it."""
+    episodes: int | None = whole(1)
+    """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150,
+    of which the first 5 are random)."""
+    steps: int | None = whole(1)
+    """Environment steps each lane is trained for, on Gymnasium's environments and Atari games; by default 50,000, on
+    Atari games 2,500,000."""
+    env_args: Fields = ""
+    """What a Gymnasium environment is made with, as JSON: '{"continuous": true}'."""
+    scale_observations: bool = True
+    """Whether numbers with bounds in a Gymnasium observation are scaled to -1..1 for the networks."""
+    schedule: Names = None
+    """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
+    lam: Numbers = swept(_lam)
+    """Uncertainty parameter(s) λ of UTE: above 0 bold, below 0 cautious; by default 2 on chains, -1.5 on lava, -0.5 on
+    Atari games, 0 on Gymnasium's environments.
+    Adaptive agents, such as ute-ddpg, pick it per episode unless it is given here."""
+    mu: Numbers = swept(_mu)
+    """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25, on Atari games 2."""
+    gamma: Numbers = swept(in_plan("gamma", most=1.0))
+    """Discount(s) per step; by default the setting's (chain 0.99 or 0.999, else 0.99)."""
+    learning_rate: Numbers = swept(in_plan("learning_rate", zero=False))
+    """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
+    epsilon_horizon: Numbers = swept(_horizon)
+    """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""
+    max_length: int | None = whole(1)
+    """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum
+    and with other continuous actions, else 10."""
+    heads: int | None = whole(1)
+    """Number of heads B in UTE's ensemble; by default 10."""
+    plan: Fields = later("")
+    """Fields of the learning plan in place of the setting's, as JSON: '{"batch": 32, "learn_every": 4}' (see `Plan` in
+    the reference)."""
+    precision: str | None = later()
+    """Of updates: float32, tensorfloat32 (a GPU's, with factors of 10 bits; the default on the pendulum and on Atari
+    games) or bfloat16 (hidden layers of 8 bits: fastest on a GPU)."""
+    synchronous: bool = later(False)
+    """On Atari games, wait for an update before the next choice; by default steps are chosen by networks up to
+    one update old, so that emulators and updates go on at the same time. Both repeat for a seed."""
+    evaluate_every: int | None = whole(0)
+    """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, 10,000 on Atari
+    games (with ε = 0.001), a tenth of the run on Gymnasium's environments, else none. The last one is at the end of the
+    run."""
+    evaluation_episodes: int | None = whole(1)
+    """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments, 3 on
+    Atari games)."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(Asked):
+    """A run as it was asked for: what config.json says and what tells runs apart."""
+
+    env: str | tuple[str, ...]
+    agent: str
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        return (self.env,) if isinstance(self.env, str) else self.env
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(Request)}
+NAMED = ("env", "schedule")
+SCALARS: dict[str, Set] = {name: field.metadata["set"] for name, field in FIELDS.items() if "set" in field.metadata}
+SWEPT = (*NAMED, *SCALARS)
+LEAST: dict[str, int] = {name: field.metadata["least"] for name, field in FIELDS.items() if "least" in field.metadata}
+LATER = {name: field.default for name, field in FIELDS.items() if "later" in field.metadata}
+
+
+def help_of(kind: type) -> dict[str, str]:
+    """The words under each field of a dataclass and of those it is made from, as the command line shows them."""
+    words: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(owner):
+            body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for field, note in zip(body.body, body.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(note, ast.Expr):
+                    assert isinstance(field.target, ast.Name)
+                    assert isinstance(note.value, ast.Constant)
+                    words[field.target.id] = " ".join(str(note.value.value).split())
+    return words
+
+
+def plain(request: Request) -> Request:
+    """The request in plain types: numbers as tuples of floats, names as a name or a tuple, JSON as text."""
+    changed: dict[str, Any] = {}
+    for name in NAMED:
+        value = getattr(request, name)
+        if isinstance(value, list | tuple):
+            if not value:
+                raise UserError(f"{flag(name)} was given no value: name at least one")
+            distinct = tuple(dict.fromkeys(value))
+            changed[name] = distinct if len(distinct) > 1 else distinct[0]
+    for name in LEAST:
+        value = getattr(request, name)
+        if value is not None:
+            changed[name] = _whole_number(name, value)
+    for name in SCALARS:
+        changed[name] = _numbers(name, getattr(request, name))
+    for name in ("env_args", "plan"):
+        changed[name] = _json_object(name, getattr(request, name))
+    return dataclasses.replace(request, **changed)
+
+
+def _whole_number(name: str, value: Any) -> int:
+    try:
+        if not isinstance(value, bool) and value == (number := value.__index__()):
+            return number
+    except (AttributeError, TypeError):
+        pass
+    raise UserError(f"{flag(name)} must be a whole number, not {value!r}")
+
+
+def _numbers(name: str, given: Any) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    values = [float(x) for x in np.ravel(given).tolist()]
+    if not values:
+        raise UserError(f"{flag(name)} was given no value: name at least one, or leave it out")
+    if not all(map(math.isfinite, values)):
+        raise UserError(f"{flag(name)} must be finite numbers, not {list(values)}")
+    return tuple(dict.fromkeys(values))
+
+
+def _json_object(name: str, given: Any) -> str:
+    """A JSON object as text, in one spelling; empty where there is nothing in it."""
+    if isinstance(given, Mapping):
+        given = json.dumps(dict(given))
+    text = str(given)
+    try:
+        found = json.loads(text) if text else {}
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+    except ValueError as problem:
+        raise UserError(
+            f"{flag(name)} must be a JSON object such as '{{\"continuous\": true}}', not {text!r} ({problem})"
+        ) from None
+    return text
