@@ -25,7 +25,7 @@ from tenuto.loop import Networks, Task
 from tenuto.plan import Plan, Polyak
 from tenuto.schedules import fixed
 from tenuto.spaces import AbstractSpace, Box, Discrete
-from tenuto.trainers.compiled import Program
+from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
 
 GAMMA = 0.5
@@ -146,7 +146,7 @@ def climb(agent: Agent, continuous: bool = False) -> Networks:
         capacity=CHUNK * CHUNKS,
     )
     tasks = [Task(agent, Probe(**rung, continuous=continuous), plan) for rung in RUNGS.values()]
-    program = Program(tasks, range(len(tasks)))
+    program = CompiledProgram(tasks, range(len(tasks)))
     program.begin()
     for _ in range(CHUNKS):
         program.advance(CHUNK)
