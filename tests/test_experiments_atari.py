@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tenuto.experiments.captions import caption
 
 from tenuto import cli
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS, atari, measures
 from tenuto.experiments import published_atari as published
 from tenuto.experiments import reproduce as work
+from tenuto.experiments.captions import caption
 from tenuto.experiments.experiment import Entry, Source
 from tenuto.report import cells, tables
 from tenuto.report.cells import Cell

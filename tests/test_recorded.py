@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from api_runs import PLAN, RANDOM, Line
 
 import tenuto
+from helpers.runs import PLAN, RANDOM, Line
 from tenuto import Run, console, recorded
 from tenuto.recorded import Column, Recent
 from tenuto.runs import metrics, runner

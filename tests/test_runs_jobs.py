@@ -1,5 +1,6 @@
 """Jobs: which lanes they have, what their tasks are, their names, and how they are spelled in JSON."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path

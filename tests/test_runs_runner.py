@@ -20,9 +20,11 @@ import pytest
 from helpers.files import snapshot
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same
+from tenuto import recorded
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import job_for
+from tenuto.trainers.compiled import CompiledProgram
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
