@@ -79,7 +79,8 @@ class Policy:
         return self._interface.rows(batch) if self._interface is not None else list(batch)
 
     def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
-        option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
+        with jax.default_matmul_precision("float32"):  # as in training, whatever the user has set
+            option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
         self._asked += 1
         say = self._interface.action if self._interface is not None else lambda action: action
         return [say(action) for action in np.asarray(option.action)], np.asarray(option.length)

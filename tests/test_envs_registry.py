@@ -15,14 +15,14 @@ def test_lava_maps_and_files_are_of_one_family(name):
 
 @pytest.mark.parametrize("name", ["lava-brigde", "Lava-Bridge", "lava_bridge"])
 def test_a_misspelt_map_is_refused_with_the_nearest_one(name):
-    for ask in (registry.family, registry.make):
+    for ask in (registry.family_name, registry.make):
         with pytest.raises(UserError, match=f"'{name}': did you mean 'lava-bridge'"):
             ask(name)
 
 
 @pytest.mark.parametrize("name", ["bridge", "lava", "lava-", "lava-lava-bridge", "lava-bridge ", "my-lava-bridge", ""])
 def test_a_name_that_is_not_quite_one_is_refused(name):
-    for ask in (registry.family, registry.make):
+    for ask in (registry.family_name, registry.make):
         with pytest.raises(UserError, match=f"unknown environment '{name}'"):
             ask(name)
 
@@ -50,7 +50,7 @@ def test_environments_by_name(name, old_rule):
         ("pendulum-v2", "pendulum-v"),
     ],
 )
-@pytest.mark.parametrize("ask", [registry.make, registry.family])
+@pytest.mark.parametrize("ask", [registry.make, registry.family_name])
 def test_a_misspelt_name_is_answered_with_the_right_one(ask, wrong, right):
     with pytest.raises(UserError, match=f"unknown environment '{wrong}': did you mean '{right}"):
         ask(wrong)

@@ -1,9 +1,8 @@
 """The paper's numbers as they are printed, and what is told of them."""
 
-from tenuto.experiments.captions import caption
-
 from helpers.cells import cell
 from tenuto.experiments import published
+from tenuto.experiments.captions import caption
 
 
 def test_published_numbers_are_those_of_the_paper():

@@ -1,6 +1,6 @@
 """The layers of the package: a module imports only from its own layer and those below, and never in a circle.
 
-All imports count, also those inside of functions and those for type checkers only. The package's front
+Imports inside of functions count, too; those for type checkers alone do not, for they never run. The package's front
 (`tenuto/__init__.py`) is in no layer: it names what is public and imports it when it is asked for.
 """
 
@@ -40,8 +40,12 @@ MODULES = {module_name(path): ast.parse(path.read_text()) for path in (ROOT / "t
 
 def imported(tree: ast.Module) -> set[str]:
     """The modules of the package that are imported anywhere in this source. None is imported relatively."""
-    found = set()
-    for node in ast.walk(tree):
+    found, nodes = set(), [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        nodes += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name in MODULES}
         elif isinstance(node, ast.ImportFrom) and node.module in MODULES:

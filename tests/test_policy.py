@@ -71,7 +71,7 @@ def test_a_policy_decides_after_saving_and_loading_as_before(trained: Run, tmp_p
 
 
 def test_a_policy_decides_what_the_loop_holds_best_in_that_lane(trained: Run):
-    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks, jax.jit(loop.judge)
+    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks, jax.jit(loop.decide_best)
     for lane in range(3):
         mine = lane_of(networks, lane)
         drawn = loop.draw(tasks[lane], jax.random.key(0), jnp.int32(0))

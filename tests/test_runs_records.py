@@ -1,7 +1,4 @@
-"""Jobs: a killed run goes on bit for bit, a finished one is left alone, a lost lane takes no other with it.
-
-All runs here train temporl on chain-10 in chunks of 100 episodes with two lanes per device: one program for all.
-"""
+"""Records: what chunks say, side by side for lanes that end at different times; and the score."""
 
 import math
 
@@ -9,9 +6,10 @@ import numpy as np
 import pytest
 
 from helpers.trees import assert_same
+from tenuto import recorded
 from tenuto.runs import records
-from tenuto.runs.records import PER_EPISODE, Records, auc
-from tenuto.trainers.compiled import STAGES, Chunk
+from tenuto.runs.records import Records, auc
+from tenuto.trainers.program import STAGES, Chunk
 
 
 def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
@@ -19,10 +17,12 @@ def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
     table = (lanes, rows)
     return Chunk(
         finished=rng.integers(0, rows + 1, lanes).astype(np.int32),
-        returns=rng.normal(size=table).astype(np.float32),
-        steps=rng.integers(1, 50, table).astype(np.int32),
-        decisions=rng.integers(1, 50, table).astype(np.int32),
-        lam=rng.normal(size=table).astype(np.float32),
+        episodes={
+            "returns": rng.normal(size=table).astype(np.float32),
+            "steps": rng.integers(1, 50, table).astype(np.int32),
+            "decisions": rng.integers(1, 50, table).astype(np.int32),
+            "lam": rng.normal(size=table).astype(np.float32),
+        },
         lengths=rng.integers(0, 9, (lanes, STAGES, 3)).astype(np.int32),
         visits=rng.integers(0, 9, (lanes, STAGES, 5)).astype(np.int32),
         finite=rng.random(lanes) < 0.7,
@@ -41,7 +41,7 @@ def test_records_hold_what_lists_of_rows_would_hold():
         kept.add(chunk, t)
         for i in range(lanes):
             for k in range(chunk.finished[i]):
-                rows[i].append((chunk.returns[i, k], chunk.steps[i, k], chunk.decisions[i, k], chunk.lam[i, k]))
+                rows[i].append(tuple(chunk.episodes[name][i, k] for name in recorded.dtypes()))
             if not chunk.finite[i] and lost[i] == -1:
                 lost[i] = t
     most = max(map(len, rows))
@@ -50,7 +50,7 @@ def test_records_hold_what_lists_of_rows_would_hold():
     for column, (name, blank) in enumerate({"returns": math.nan, "steps": 0, "decisions": 0, "lam": math.nan}.items()):
         wanted = [[row[column] for row in r] + [blank] * (most - len(r)) for r in rows]
         np.testing.assert_array_equal(kept[name], np.asarray(wanted, kept[name].dtype))
-        assert kept[name].dtype == records.PER_EPISODE[name]
+        assert kept[name].dtype == recorded.dtypes()[name]
     np.testing.assert_array_equal(kept["lengths"], sum(chunk.lengths for chunk in chunks))
     np.testing.assert_array_equal(kept["visits"], sum(chunk.visits for chunk in chunks))
     assert kept["clock"].tolist() == clocks
@@ -75,10 +75,12 @@ def chunk_of(rows: list[list[float]], width: int = 6) -> Chunk:
         table[i, : len(row)] = row
     return Chunk(
         finished=np.asarray([len(row) for row in rows], np.int32),
-        returns=table,
-        steps=(table * 2).astype(np.int32),
-        decisions=(table * 3).astype(np.int32),
-        lam=table * 4,
+        episodes={
+            "returns": table,
+            "steps": (table * 2).astype(np.int32),
+            "decisions": (table * 3).astype(np.int32),
+            "lam": table * 4,
+        },
         lengths=np.arange(lanes * STAGES * 2, dtype=np.int32).reshape(lanes, STAGES, 2),
         visits=np.arange(lanes * STAGES * 3, dtype=np.int32).reshape(lanes, STAGES, 3),
         finite=np.ones(lanes, bool),
@@ -102,7 +104,7 @@ def test_ragged_chunks_are_kept_side_by_side(ragged: Records) -> None:
     np.testing.assert_array_equal(ragged["lam"], wanted * 4)
     np.testing.assert_array_equal(ragged["steps"], np.nan_to_num(wanted * 2))
     np.testing.assert_array_equal(ragged["decisions"], np.nan_to_num(wanted * 3))
-    assert {name: ragged[name].dtype for name in PER_EPISODE} == PER_EPISODE
+    assert {name: ragged[name].dtype for name in recorded.dtypes()} == recorded.dtypes()
     assert ragged["clock"].tolist() == [10, 20, 30]
 
 

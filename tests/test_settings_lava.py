@@ -132,7 +132,7 @@ def test_epsilon_falls_by_factors_where_no_schedule_is_named() -> None:
 
 @pytest.mark.parametrize("episodes", [1, 2, 7, 50, 100, 999, 1000, 2622, 3000, 10_000])
 def test_replay_has_room_for_all_steps_and_not_for_many_more(episodes: int) -> None:
-    plan = settings.assemble("ute", "lava-cliff", "released", episodes=episodes).plan
+    plan = settings.assemble("ute", "lava-cliff", "released", amount=episodes).plan
     assert plan.episodes == episodes
     assert episodes * 50 <= plan.most_steps < 1.34 * episodes * 50
     assert plan.capacity == 1_000_000
@@ -141,5 +141,5 @@ def test_replay_has_room_for_all_steps_and_not_for_many_more(episodes: int) -> N
 
 
 def test_runs_of_nearly_the_same_length_have_the_same_room() -> None:
-    rooms = {settings.assemble("ddqn", "lava-cliff", "text", episodes=e).plan.most_steps for e in range(2700, 3001, 50)}
+    rooms = {settings.assemble("ddqn", "lava-cliff", "text", amount=e).plan.most_steps for e in range(2700, 3001, 50)}
     assert len(rooms) == 1

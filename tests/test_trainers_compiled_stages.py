@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from helpers.trees import assert_same, lane_of, on_host, same
-from tenuto import loop
+from tenuto import loop, recorded
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
@@ -24,7 +24,8 @@ from tenuto.loop import Task
 from tenuto.plan import Plan, Polyak
 from tenuto.runs.records import Records
 from tenuto.schedules import Schedule, fixed, linear, logarithmic
-from tenuto.trainers.compiled import STAGES, Running, summarise
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.trainers.program import STAGES, Running, summarise
 from tenuto.types import Event
 
 # Streams of events, summed up in chunks.

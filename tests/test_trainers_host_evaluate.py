@@ -36,6 +36,7 @@ from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate, Together, episod
 from tenuto.extensions import Joint
 from tenuto.runs import runner
 from tenuto.trainers import host
+from tenuto.trainers.program import EVALUATION_FOLD, EnvError, Evaluation
 from tenuto.types import Option
 
 

@@ -149,7 +149,7 @@ def test_a_reset_that_takes_no_seed_is_told():
 def test_a_reset_that_raises_is_told_with_its_file_and_line():
     message = advanced(failing("reset", 0, crash).make)
     line = crash.__code__.co_firstlineno + 1
-    told = f"reset(seed=...) raised ZeroDivisionError: the wheel came off at test_host_failures.py:{line}"
+    told = f"reset(seed=...) raised ZeroDivisionError: the wheel came off at {Path(__file__).name}:{line}"
     assert message == f"lane 1 (seed 6), step 0: {told}"
 
 
@@ -186,7 +186,7 @@ def test_a_run_whose_environment_raises_in_a_step_is_saved_and_goes_on_when_it_i
 ):
     story = failed_and_mended(failing("step", 51, crash), run_folder)
     line = crash.__code__.co_firstlineno + 1
-    what = f"ZeroDivisionError: the wheel came off at test_host_failures.py:{line}"
+    what = f"ZeroDivisionError: the wheel came off at {Path(__file__).name}:{line}"
     told = rf"lane 1 \(seed 6\), step 51: step\(\) raised {what}"
     assert re.match(
         rf"tiny on python:Walk: {told} \(action np.int64\([12]\)\). The run stopped; its state before that "

@@ -38,11 +38,11 @@ def trees(draw: st.DrawFn) -> dict[str, np.ndarray]:
 def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarray]):
     whole = jax.tree.map(jnp.asarray, tree)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(buffers, "SMALL", 8)
-        form = buffers.Form.of(whole)
-        leaves = form.apart(whole)
-        assert_same(form.together(leaves), whole)
-        for i, (leaf, small) in enumerate(zip(whole.values(), form.small(), strict=True)):
+        patch.setattr(buffers, "SMALL_LEAF", 8)
+        layout = buffers.Layout.of(whole)
+        leaves = layout.pack(whole)
+        assert_same(layout.unpack(leaves), whole)
+        for i, (leaf, small) in enumerate(zip(whole.values(), layout.small(), strict=True)):
             assert small == (leaf.size // LANES <= 8 and leaf.dtype in (jnp.float32, jnp.int32, jnp.bool_))
             if not small:
                 assert leaves[layout.index(i)] is leaf, "what is large is not copied"
@@ -53,12 +53,12 @@ def test_a_tree_that_is_handed_over_comes_out_as_it_was(tree: dict[str, np.ndarr
 @given(trees())
 def test_the_device_reads_from_the_buffer_what_was_written(first: dict[str, np.ndarray]):
     """Each time anew, in the same memory."""
-    desk, form = buffers.Desk(), buffers.Form.of(first)
-    read = jax.jit(lambda seen: buffers.from_desk(seen, LANES, form))
-    found = desk.write(first)
+    buffer, layout = buffers.HostBuffer(), buffers.Layout.of(first)
+    read = jax.jit(lambda seen: buffers.read_buffer(seen, LANES, layout))
+    found = buffer.write(first)
     assert_same(read(found), jax.tree.map(jnp.asarray, first))
     other = jax.tree.map(lambda x: np.roll(x, 1, axis=0), first)
-    assert desk.write(other).unsafe_buffer_pointer() == found.unsafe_buffer_pointer()
+    assert buffer.write(other).unsafe_buffer_pointer() == found.unsafe_buffer_pointer()
     assert_same(read(found), jax.tree.map(jnp.asarray, other))
 
 

@@ -20,6 +20,7 @@ from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
 from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.trainers import host
+from tenuto.trainers.program import Chunk
 
 SEEDS, LIMIT, STEPS = (5, 6, 7), 6, 240
 AGENT = tiny_task("ute-adaptive").agent
