@@ -13,7 +13,7 @@ import tenuto
 from helpers.runs import RANDOM
 from helpers.watched_runs import JUDGED, Story, job_of, lines_of, mean
 from tenuto import Run
-from tenuto.envs.gym.spaces import Interface, frames_per_step
+from tenuto.envs.gym.spaces import Codec, frames_per_step
 from tenuto.runs import folders, metrics, runner
 from tenuto.runs.records import Records
 
@@ -153,6 +153,6 @@ def test_frames_are_multiplied_through_wrappers_and_a_number_that_varies_is_no_c
     table = metrics.Metrics(tmp_path, [{"seed": 0}], (8, 16))
     table.keep(0)
     assert (tmp_path / "metrics.csv").read_text().startswith("step,lane,seed,")
-    spec = Interface.of(skipping, "here").spec
+    spec = Codec.of(skipping, "here").spec
     assert ["plays 8 to 16." in note for note in runner._frames_note(spec, 0)] == [True]
     assert runner._frames_note(spec, 20) == []

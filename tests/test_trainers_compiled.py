@@ -230,5 +230,5 @@ def test_make_train_is_the_compiled_trainer_as_a_function_of_the_key(warmup: int
 
 def test_make_train_wants_an_environment_that_can_be_compiled():
     task = job_for("CartPole-v1", "random", steps=10).tasks[0]
-    with pytest.raises(UserError, match="GymSpec|Outside"):
+    with pytest.raises(UserError, match="GymSpec is not"):
         tenuto.make_train(task)
