@@ -29,7 +29,6 @@ from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host
 from tenuto import loop
 from tenuto.agents import Agent
-from tenuto.envs.gym import make as making
 from tenuto.envs.gym import vector
 from tenuto.envs.gym.spaces import Codec
 from tenuto.envs.gym.vector import EVALUATING, TRAINING, NativeVector, PerLane, episode_seed
@@ -204,8 +203,7 @@ UNLIMITED: dict[str, tuple[Any, bool]] = {
 
 
 def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (making, vector):
-        monkeypatch.setattr(module, "LONGEST_EPISODE", 25)
+    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
 
 
 def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypatch: pytest.MonkeyPatch):
