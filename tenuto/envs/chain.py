@@ -66,7 +66,7 @@ class Chain(AbstractEnv):
         return PRIZE * (EXTRA_STEPS + 2)
 
     @property
-    def horizon(self) -> int:
+    def horizon(self) -> int | Int[Array, ""]:
         return self.length + EXTRA_STEPS
 
     def shortest_episode(self) -> int:
