@@ -41,7 +41,7 @@ def claim(job: Job, folder: Path) -> Path:
     config = folder / "config.json"
     if exists(config):
         there = layout.read_config(config)
-        differing = differences(_asked(folder, there), job.to_json())
+        differing = differences(there.get("job"), job.to_json())
         if differing:
             raise UserError(f"{folder} holds another run ({differing}): choose another --out")
         differing = differences(there.get("hyperparameters"), job.hyperparameters())
@@ -55,14 +55,6 @@ def claim(job: Job, folder: Path) -> Path:
     about = {"tenuto": tenuto.__version__, "format": layout.FORMAT}
     storage.write_json(config, about | {"job": job.to_json(), "hyperparameters": job.hyperparameters()})
     return folder
-
-
-def _asked(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """A folder's job as it was asked for, in this version's words where it can be read."""
-    job = content.get("job")
-    if isinstance(job, dict) and ("composition" in job or str(job.get("env")).startswith("python:")):
-        return job  # it may have parts that only the caller knows
-    return load_job(folder).to_json()
 
 
 def differences(there: Any, now: Any) -> str:
