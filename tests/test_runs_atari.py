@@ -24,6 +24,8 @@ from tenuto.schedules import linear
 from tenuto.trainers import interleave
 from tenuto.trainers.program import EnvError
 
+pytestmark = pytest.mark.bitwise
+
 STEPS, SEEDS = 160, 2
 PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
 GAME = Atari("road_runner", side=36, **PUBLISHED)
