@@ -1,7 +1,7 @@
 """UTE by hand: choose, step, absorb, learn. No job, no folder, no trainer, only the pure functions of `tenuto.loop`.
 
-This is the seam that everything else is built on. The compiled trainer runs these four functions inside one program, the
-host trainer puts a Gymnasium environment where `step` is, and here they are called one after the other.
+This is the seam that everything else is built on. The compiled trainer runs these four functions inside one program,
+the host trainer puts a Gymnasium environment where `step` is, and here they are called one after the other.
 
     python examples/by_hand.py
 """

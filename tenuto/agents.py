@@ -13,19 +13,19 @@ from tenuto.spaces import AbstractSpace
 
 class Agent(eqx.Module):
     """A composition. With `n_step`, action values learn from spans no longer than the extension policy would
-    hold the action now (paper, Sec. 4.3); without, from single steps. With `one_eye`, action and option values read
-    images through the same convolutions, which both of their losses move."""
+    hold the action now (paper, Sec. 4.3); without, from single steps. With `shared_torso`, action and option values
+    read images through one torso of convolutions, trained by both losses."""
 
     action: AbstractAction = DoubleQ()
     extension: AbstractExtension = Joint()
     lam: AbstractLambda = Constant()
     n_step: bool = eqx.field(static=True, default=False)
-    one_eye: bool = eqx.field(static=True, default=False)
+    shared_torso: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         if self.n_step and not isinstance(self.extension, AbstractLearnedExtension):
             raise UserError("n-step targets need an extension policy that learns (SkipQ or Uncertain)")
-        if self.one_eye and not self.action.one_torso:
+        if self.shared_torso and not self.action.one_torso:
             raise UserError(f"{type(self.action).__name__} has no torso that option values could share: leave it out")
 
     def suits(self, actions: AbstractSpace) -> bool:

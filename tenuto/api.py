@@ -29,7 +29,7 @@ from tenuto.runs import folders, runner, storage, trackers
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.records import Records
 from tenuto.runs.request import FIELDS, Asked, Request, help_of
-from tenuto.trainers.devices import start_jax
+from tenuto.trainers.devices import in_full_precision, start_devices
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
 P = ParamSpec("P")
@@ -145,9 +145,14 @@ def train(call: Call) -> Run:
     """Train an agent with several seeds side by side, and give back what it learned.
 
     Numbers such as `lam` may be one or several, which are crossed with each other and with the seeds: one lane each.
-    Ctrl-C stops cleanly and raises KeyboardInterrupt.
+    Ctrl-C stops cleanly and raises KeyboardInterrupt. Where JAX is not in use yet, it gets a device per CPU core and a
+    compilation cache on disk, for the process; the precision of products is changed only while it trains.
     """
-    start_jax()
+    with in_full_precision():
+        return _train(call)
+
+
+def _train(call: Call) -> Run:
     job = _job(call)
     track = (call.track,) if isinstance(call.track, str) else call.track
     trackers.check(track)
@@ -170,7 +175,7 @@ def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None
     Only numbers are read, never code; an agent with parts of your own, and a compiled environment of your own, must
     therefore be given.
     """
-    start_jax()
+    start_devices()
     return Run(Path(folder), Given(agent=agent, spec=env))
 
 

@@ -24,7 +24,7 @@ from tenuto.replay import RUNNING, Drawn, Replay
 from tenuto.types import Event, Nets, Option, Span, TimeStep
 
 # Folded into a key for what not every agent draws, so that others keep their streams.
-WARMUP, VALUES, LESSONS, SLIP = 101, 102, 103, 203
+WARMUP, VALUES, LESSONS, EVALUATION_COIN = 101, 102, 103, 203
 N_STEP_DRAWS = 3  # n-step updates draw this many batches and use the first batch of spans they may use
 
 
@@ -72,7 +72,7 @@ class Lane(NamedTuple):
     env: Any
     obs: Array
     option: Option
-    mood: Any
+    episode_state: Any
     bandit: Any
     lam: Float[Array, ""]
     episode: Int[Array, ""]  # finished so far
@@ -87,11 +87,11 @@ class Draws(NamedTuple):
     action: Any
     extension: Any
     lam: Any
-    mood: Any
+    episode_state: Any
     env: Array  # keys, for the environment's own use
     reset: Array
     warmup: Any  # a uniform choice and a uniform length; `()` where there is no warm-up
-    slip: Any  # a coin and a uniform choice, for evaluations; `()` where these are without exploration
+    evaluation: Any  # a coin and a uniform choice, for evaluations; `()` where these are without exploration
 
 
 def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
@@ -104,19 +104,19 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     if task.plan.warmup:
         k_choice, k_length = jax.random.split(jax.random.fold_in(step_key, WARMUP))
         warmup = choices.sample(k_choice), jax.random.randint(k_length, (), 1, agent.extension.max_length + 1)
-    slip: Any = ()
-    if task.plan.slip:
-        k_coin, k_choice = jax.random.split(jax.random.fold_in(step_key, SLIP))
-        slip = jax.random.uniform(k_coin), choices.sample(k_choice)
+    evaluation: Any = ()
+    if task.plan.evaluation_epsilon:
+        k_coin, k_choice = jax.random.split(jax.random.fold_in(step_key, EVALUATION_COIN))
+        evaluation = jax.random.uniform(k_coin), choices.sample(k_choice)
     return Draws(
         action=agent.action.draw(k_action, choices),
         extension=agent.extension.draw(k_extension),
         lam=agent.lam.draw(k_lam),
-        mood=agent.action.new_episode(k_mood),
+        episode_state=agent.action.new_episode(k_mood),
         env=k_env,
         reset=k_reset,
         warmup=warmup,
-        slip=slip,
+        evaluation=evaluation,
     )
 
 
@@ -134,7 +134,7 @@ def start(task: Task, key: Array) -> Lane:
     action = agent.action.init(env.obs_size, choices, k_action)
     extension: Nets = ()
     if isinstance(agent.extension, AbstractLearnedExtension):
-        size = action.eye.size if shares_eye(task) else env.obs_size
+        size = action.torso.size if shares_torso(task) else env.obs_size
         extension = agent.extension.init(size, env.actions, k_extension)
     bandit, lam = agent.lam.start(agent.lam.init(), agent.lam.draw(k_lam))
     return Lane(
@@ -143,7 +143,7 @@ def start(task: Task, key: Array) -> Lane:
         env=state,
         obs=obs,
         option=no_option(task),
-        mood=agent.action.new_episode(k_mood),
+        episode_state=agent.action.new_episode(k_mood),
         bandit=bandit,
         lam=lam,
         episode=jnp.int32(0),
@@ -153,7 +153,7 @@ def start(task: Task, key: Array) -> Lane:
             target=action,
             extension=extension,
             action_optimisers=tuple(plan.optimiser.init(part_of(action, x)) for x in agent.action.lessons()),
-            extension_optimiser=plan.optimiser.init((action.eye, extension) if shares_eye(task) else extension),
+            extension_optimiser=plan.optimiser.init((action.torso, extension) if shares_torso(task) else extension),
         ),
         replay=Replay.empty(
             plan.capacity,
@@ -173,17 +173,17 @@ def no_option(task: Task) -> Option:
     return Option(choices.example(), task.env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
 
 
-def shares_eye(task: Task) -> bool:
+def shares_torso(task: Task) -> bool:
     """Whether option values are read from what the action values' convolutions make of an image."""
     images = not isinstance(task.env.obs_size, int)
-    return task.agent.one_eye and images and isinstance(task.agent.extension, AbstractLearnedExtension)
+    return task.agent.shared_torso and images and isinstance(task.agent.extension, AbstractLearnedExtension)
 
 
 def look(task: Task, action: Nets, obs: Array) -> tuple[Nets, Array]:
     """The action networks, and what they and the extension's read of an observation; where convolutions are shared,
     these are done."""
     x = as_features(task, obs)
-    return (action.rest, action.eye(x)) if shares_eye(task) else (action, x)
+    return (action.rest, action.torso(x)) if shares_torso(task) else (action, x)
 
 
 def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lane, Bool[Array, ""]]:
@@ -192,7 +192,7 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     choices = agent.extension.choices(actions)
     epsilon = task.plan.epsilon(t, lane.episode)
     net, x = look(task, lane.brain.action, lane.obs)
-    choice, explored = agent.action.act(net, x, lane.mood, epsilon, drawn.action, choices)
+    choice, explored = agent.action.act(net, x, lane.episode_state, epsilon, drawn.action, choices)
     if task.plan.warmup:
         warm = t < task.plan.warmup
         choice, explored = jnp.where(warm, drawn.warmup[0], choice), explored | warm
@@ -211,14 +211,15 @@ def learned(task: Task, lane: Lane) -> Networks:
 
 def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
     """The option that the agent values most: what it decides when it is evaluated, without exploration (or with a
-    little, `Plan.slip`, where a game could go on for ever otherwise)."""
-    agent, actions, slip = task.agent, task.env.actions, task.plan.slip
+    little, `Plan.evaluation_epsilon`, where a game could go on for ever otherwise)."""
+    agent, actions, epsilon = task.agent, task.env.actions, task.plan.evaluation_epsilon
     net, x = look(task, networks.action, obs)
     choice, explored = agent.action.best(net, x, drawn.action, agent.extension.choices(actions)), jnp.bool_(False)
-    if slip:
-        explored = drawn.slip[0] < slip
-        choice = jnp.where(explored, drawn.slip[1], choice)
-    now = Situation(x, explored, networks.lam, jnp.float32(slip), drawn.extension)
+    if epsilon:
+        coin, random = drawn.evaluation
+        explored = coin < epsilon
+        choice = jnp.where(explored, random, choice)
+    now = Situation(x, explored, networks.lam, jnp.float32(epsilon), drawn.extension)
     action, length = agent.extension.extend(networks.extension, choice, now, actions)
     return Option(choice, action, length, done=jnp.int32(0))
 
@@ -245,7 +246,7 @@ def absorb(
     lane = lane._replace(
         obs=step.obs,
         option=hold.ended(option, over),
-        mood=pick(over, drawn.mood, lane.mood),
+        episode_state=pick(over, drawn.episode_state, lane.episode_state),
         bandit=bandit,
         lam=lam,
         episode=lane.episode + over,
@@ -296,15 +297,15 @@ def update_option_values(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
         return lane
     brain = lane.brain
     nets, state = descend(task, lane, t, brain.gradient, option_networks(task, brain), brain.extension_optimiser)
-    if shares_eye(task):
-        eye, nets = nets
-        brain = brain._replace(action=dataclasses.replace(brain.action, eye=eye))
+    if shares_torso(task):
+        torso, nets = nets
+        brain = brain._replace(action=dataclasses.replace(brain.action, torso=torso))
     return lane._replace(brain=brain._replace(extension=nets, extension_optimiser=state, gradient=()))
 
 
 def option_networks(task: Task, brain: Brain) -> Nets:
     """The networks that option values are learned by: the extension's, and the convolutions they are read from."""
-    return (brain.action.eye, brain.extension) if shares_eye(task) else brain.extension
+    return (brain.action.torso, brain.extension) if shares_torso(task) else brain.extension
 
 
 def update_action_values(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
@@ -328,7 +329,7 @@ def option_gradient(
     read = copy or brain
     spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
     choices = extension.choices(actions)
-    together = shares_eye(task)
+    together = shares_torso(task)
 
     def value(obs: Array, key: Array) -> Float[Array, ""]:
         x = as_features(task, obs)
@@ -340,10 +341,10 @@ def option_gradient(
     keys = jax.random.split(k_loss, plan.extension_batch)
 
     def loss(nets: Nets) -> Float[Array, ""]:
-        eye, net = nets if together else (lambda x: x, nets)
+        torso, net = nets if together else (lambda x: x, nets)
 
         def one(span: Span, goal: Array, key: Array) -> td.Loss:
-            return extension.loss(net, span._replace(obs=eye(as_features(task, span.obs))), goal, key, actions)
+            return extension.loss(net, span._replace(obs=torso(as_features(task, span.obs))), goal, key, actions)
 
         each, weight = jax.vmap(one)(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])

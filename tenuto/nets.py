@@ -306,14 +306,14 @@ def smallest(filters: Sequence[Filters]) -> int:
     return side
 
 
-class Seeing(eqx.Module):
+class ImageNetwork(eqx.Module):
     """A network that reads images: convolutions, then the rest."""
 
-    eye: Convolutions
+    torso: Convolutions
     rest: eqx.Module
 
     def __call__(self, image: Array, *more: Array) -> Array:
-        return self.rest(self.eye(image), *more)  # type: ignore[operator]
+        return self.rest(self.torso(image), *more)  # type: ignore[operator]
 
 
 def reading(
@@ -322,6 +322,6 @@ def reading(
     """The network that `make` gives for vectors of a length; for images, with convolutions of its own before it."""
     if isinstance(obs_size, int):
         return make(obs_size, key)
-    k_eye, k_rest = jax.random.split(key)
-    eye = Convolutions(obs_size, k_eye, init)
-    return Seeing(eye, make(eye.size, k_rest))
+    k_torso, k_rest = jax.random.split(key)
+    torso = Convolutions(obs_size, k_torso, init)
+    return ImageNetwork(torso, make(torso.size, k_rest))

@@ -56,7 +56,7 @@ class Plan(eqx.Module):
     steps: int = NEVER  # of the whole run, where it is counted in steps
     warmup: int = eqx.field(static=True, default=0)  # first steps, of uniform choices and lengths, without updates
     learning_starts: int = eqx.field(static=True, default=0)  # first steps without updates, acted in as in all others
-    slip: float = eqx.field(static=True, default=0.0)  # the probability of a random choice when judged
+    evaluation_epsilon: float = eqx.field(static=True, default=0.0)  # probability of a random choice in evaluations
     learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
     batch: int = eqx.field(static=True, default=64)
     extension_batch: int = eqx.field(static=True, default=64)

@@ -147,10 +147,9 @@ def _mp4(file: Any, frames: list[np.ndarray], fps: float) -> None:
         import imageio_ffmpeg  # noqa: F401 (what writes it)
     except ImportError:
         raise UserError("an .mp4 needs pip install 'tenuto[video]'; a .gif needs nothing more") from None
-    # What is started is ffmpeg, and nothing of ours goes on in it.
-    warnings.filterwarnings("ignore", message=".*os.fork.*", category=RuntimeWarning)
     high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # the format has even sides
     even = [np.pad(f, ((0, high - f.shape[0]), (0, wide - f.shape[1]), (0, 0)), mode="edge") for f in frames]
-    file.write(
-        imageio.imwrite("<bytes>", np.stack(even), extension=".mp4", fps=fps, codec="libx264", macro_block_size=2)
-    )
+    with warnings.catch_warnings():  # what is started is ffmpeg, and nothing of ours goes on in it
+        warnings.filterwarnings("ignore", message=".*os.fork.*", category=RuntimeWarning)
+        film: Any = {"extension": ".mp4", "fps": fps, "codec": "libx264", "macro_block_size": 2}
+        file.write(imageio.imwrite("<bytes>", np.stack(even), **film))

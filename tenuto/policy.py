@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from tenuto import loop
-from tenuto.envs.gym.spaces import Interface, Outside
+from tenuto.envs.gym.spaces import Codec, GymSpec
 from tenuto.errors import UserError
 from tenuto.hold import Held
 from tenuto.loop import Networks, Task
@@ -29,7 +29,7 @@ class Policy:
     def __init__(self, task: Task, networks: Networks, seed: int):
         self.task, self.seed = task, seed
         self._networks = networks
-        self._interface = Interface.from_spec(task.env) if isinstance(task.env, Outside) else None
+        self._codec = Codec.from_spec(task.env) if isinstance(task.env, GymSpec) else None
         self._key, self._asked = jax.random.key(seed), 0
         example = task.env.reset(jax.random.key(0))[1]
         self._shape, self._dtype = example.shape, example.dtype
@@ -56,8 +56,8 @@ class Policy:
     def read(self, obs: Any) -> np.ndarray:
         """An observation as the networks' own array."""
         try:
-            if self._interface is not None:
-                return self._interface.read(obs)
+            if self._codec is not None:
+                return self._codec.read(obs)
             array = np.asarray(obs, self._dtype)
             if array.shape != self._shape:
                 raise ValueError(f"the observation has shape {array.shape}, not {self._shape}")
@@ -70,18 +70,19 @@ class Policy:
 
     def is_batch(self, obs: Any) -> bool:
         """Whether this is several observations, one after the other in every part of them."""
-        if self._interface is not None:
-            return self._interface.is_batch(obs)
+        if self._codec is not None:
+            return self._codec.is_batch(obs)
         return np.ndim(obs) > len(self._shape)
 
     def rows(self, batch: Any) -> list[Any]:
         """The observations of a batch."""
-        return self._interface.rows(batch) if self._interface is not None else list(batch)
+        return self._codec.rows(batch) if self._codec is not None else list(batch)
 
     def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
-        option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
+        with jax.default_matmul_precision("float32"):  # as in training, whatever the user has set
+            option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
         self._asked += 1
-        say = self._interface.action if self._interface is not None else lambda action: action
+        say = self._codec.action if self._codec is not None else lambda action: action
         return [say(action) for action in np.asarray(option.action)], np.asarray(option.length)
 
 

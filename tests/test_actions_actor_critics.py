@@ -317,9 +317,9 @@ def test_updates_of_sac_are_the_numpy_ones(updates: dict[str, Any]) -> None:
     """First the critics, then the actor by the critics as they are by then, then the price by the actor as it is."""
     brains, batches = updates["SAC"]
     online, target = in_float64(brains[0].action), in_float64(brains[0].target)
-    rules = [Adam(part) for part in (online.critic, online.actor, online.log_price)]
+    rules = [Adam(part) for part in (online.critic, online.actor, online.log_temperature)]
     for batch, brain in zip(batches, brains[1:], strict=True):
-        target, price = towards(online, target), np.exp(online.log_price)
+        target, price = towards(online, target), np.exp(online.log_temperature)
         pairs = zip(batch.after, batch.noise[0], strict=True)
         goals = goals_of(batch, [soft_value(online.actor, target.critic, price, x, z) for x, z in pairs])
         gradient = numeric_gradient(lambda critic, b=batch, g=goals: squared_error(critic, b, g), online.critic)
@@ -331,7 +331,7 @@ def test_updates_of_sac_are_the_numpy_ones(updates: dict[str, Any]) -> None:
         online = online._replace(actor=rules[1].descend(online.actor, numeric_gradient(loss, online.actor)))
         # The entropy aimed at is minus one per action number, of which there are two.
         surprise = np.mean([try_out(online.actor, x, z)[1] for x, z in zip(batch.x, batch.noise[2], strict=True)])
-        online = online._replace(log_price=rules[2].descend(online.log_price, -(surprise - 2.0)))
+        online = online._replace(log_temperature=rules[2].descend(online.log_temperature, -(surprise - 2.0)))
         assert_close(brain.target, target, rtol=2e-3, atol=2e-4)
         assert_close(brain.action, online, rtol=2e-3, atol=2e-4)
         assert_close(means_of(brain), [rule.mean for rule in rules], rtol=2e-3, atol=2e-4)
@@ -353,15 +353,15 @@ def try_sac(task: Task, lane: Lane, outputs: Array, price: Array, keys: Array) -
     """An actor with these outputs whatever it sees, many times."""
     action, nets = task.agent.action, lane.brain.action
     actor = jax.tree.map(jnp.zeros_like, nets.actor)
-    nets = nets._replace(actor=eqx.tree_at(lambda n: n.layers[-1].bias, actor, outputs), log_price=jnp.log(price))
+    nets = nets._replace(actor=eqx.tree_at(lambda n: n.layers[-1].bias, actor, outputs), log_temperature=jnp.log(price))
     x, target = VIEWS[0], lane.brain.target
     span = Span(x, (), (), (), (), ())  # the price hangs on nothing but where the actor is
 
     def one(key: Array) -> Tried:
         drawn = action.draw(key, BOX)
 
-        def price_loss(log_price: Array) -> Array:
-            return action.price_loss(nets._replace(log_price=log_price), target, span, key, BOX).each[0]
+        def price_loss(log_temperature: Array) -> Array:
+            return action.price_loss(nets._replace(log_temperature=log_temperature), target, span, key, BOX).each[0]
 
         return Tried(
             drawn,
@@ -370,7 +370,7 @@ def try_sac(task: Task, lane: Lane, outputs: Array, price: Array, keys: Array) -
             value=action.value(nets, target, x, key, BOX),
             act=action.act(nets, x, (), jnp.float32(1), drawn, BOX)[0],
             best=action.best(nets, x, drawn, BOX),
-            price_slope=jax.grad(price_loss)(nets.log_price),
+            price_slope=jax.grad(price_loss)(nets.log_temperature),
         )
 
     return jax.vmap(one)(keys)

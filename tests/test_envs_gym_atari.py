@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 
 from helpers.atari import ACTIONS, SIDE, Watched, assembled
 from tenuto.envs.gym.atari import Atari, Emulators, emulation
-from tenuto.envs.gym.vector import JUDGING, TRAINING
+from tenuto.envs.gym.vector import EVALUATING, TRAINING
 from tenuto.errors import UserError
 from tenuto.experiments.published_atari import GAMES
 from tenuto.runs.jobs import job_for
@@ -54,7 +54,7 @@ def wild(steps: int, lanes: int, actions: int, seed: int = 0) -> np.ndarray:
 
 def game(name: str = "up_n_down", **options: Any) -> Atari:
     """Few actions, small screens, and nothing in it is random unless it is asked for."""
-    plain = {"num_actions": 6, "all_actions": False, "side": SIDE, "sticky": 0.0, "sticky_when_judged": 0.0}
+    plain = {"num_actions": 6, "all_actions": False, "side": SIDE, "sticky": 0.0, "sticky_in_evaluation": 0.0}
     return Atari(name, **(plain | options))
 
 
@@ -84,7 +84,7 @@ def test_every_option_of_the_emulators_is_said_for_training_and_judging(setting:
     spec = assembled("ddqn", setting).env
     assert isinstance(spec, Atari)
     wanted = ALWAYS | (RECOMMENDED if setting == "standard" else PUBLISHED)
-    for purpose, sticky in zip((TRAINING, JUDGING), STICKY[setting], strict=True):
+    for purpose, sticky in zip((TRAINING, EVALUATING), STICKY[setting], strict=True):
         assert emulation(spec, purpose) == wanted | {"repeat_action_probability": sticky}
     ours = {"game", "num_envs", "batch_size", "num_threads", "thread_affinity_offset", "continuous_action_threshold"}
     assert set(inspect.signature(AtariVectorEnv).parameters) == {*wanted, "repeat_action_probability", *ours}
@@ -135,25 +135,25 @@ def test_sticky_actions_and_nothing_else_make_lanes_differ():
     """All lanes do the same. Only where actions stick, by each lane's own chance, do they come to see other things:
     in training and when judged as is said for each, and by other chances there."""
     actions = np.repeat(wild(60, 1, 6), 2, axis=1)
-    exact, sticky, both = game(), game(sticky=0.25), game(sticky=0.25, sticky_when_judged=0.25)
+    exact, sticky, both = game(), game(sticky=0.25), game(sticky=0.25, sticky_in_evaluation=0.25)
     seen = {
         (name, purpose): played(spec, actions, purpose=purpose).screens
         for name, spec, purpose in (
             ("exact", exact, TRAINING),
             ("sticky", sticky, TRAINING),
-            ("sticky", sticky, JUDGING),
-            ("both", both, JUDGING),
+            ("sticky", sticky, EVALUATING),
+            ("both", both, EVALUATING),
         )
     }
     alike = {of: bool((screens[:, 0] == screens[:, 1]).all()) for of, screens in seen.items()}
     assert alike == {
         ("exact", TRAINING): True,
         ("sticky", TRAINING): False,
-        ("sticky", JUDGING): True,
-        ("both", JUDGING): False,
+        ("sticky", EVALUATING): True,
+        ("both", EVALUATING): False,
     }
-    np.testing.assert_array_equal(seen["sticky", JUDGING], seen["exact", TRAINING])
-    assert (seen["both", JUDGING] != seen["sticky", TRAINING]).any()
+    np.testing.assert_array_equal(seen["sticky", EVALUATING], seen["exact", TRAINING])
+    assert (seen["both", EVALUATING] != seen["sticky", TRAINING]).any()
 
 
 def starts(spec: Atari, number: int) -> np.ndarray:
@@ -313,8 +313,8 @@ def test_emulators_can_begin_anew_at_any_time():
 
 
 def test_lanes_that_have_done_their_part_wait():
-    spec = game(sticky_when_judged=0.25)
-    crowd, alone = (Watched(spec, seeds, JUDGING) for seeds in ([0, 1], [1]))
+    spec = game(sticky_in_evaluation=0.25)
+    crowd, alone = (Watched(spec, seeds, EVALUATING) for seeds in ([0, 1], [1]))
     for some in (crowd, alone):
         some.reset()
     for t, action in enumerate(wild(12, 2, 6)):

@@ -7,8 +7,8 @@ import pytest
 from gymnasium import spaces
 
 from helpers.gym_envs import Plain, Screen
-from tenuto.envs.gym.make import inspect, made, maker, open_crowd
-from tenuto.envs.gym.vector import JUDGING, TRAINING, episode_seed
+from tenuto.envs.gym.make import inspect, made, maker, open_envs
+from tenuto.envs.gym.vector import EVALUATING, TRAINING, episode_seed
 from tenuto.errors import UserError
 
 # --- opening -----------------------------------------------------------------------------------------------------
@@ -56,17 +56,17 @@ def test_a_users_error_in_a_maker_is_not_wrapped():
 
 def test_a_crowd_is_opened_only_for_the_spaces_of_the_run():
     spec = inspect(Plain, False, "it", True).spec
-    crowd = open_crowd(Plain, False, "it", spec, True, (1, 2), TRAINING)
+    crowd = open_envs(Plain, False, "it", spec, True, (1, 2), TRAINING)
     assert len(crowd._envs) == 2
     for changed in (Screen, partial(Plain, action_space=spaces.Discrete(2, start=1)), partial(Plain, frameskip=4)):
         with pytest.raises(UserError, match="it has other spaces now than when this run was made"):
-            open_crowd(changed, False, "it", spec, True, (1, 2), TRAINING)
+            open_envs(changed, False, "it", spec, True, (1, 2), TRAINING)
     with pytest.raises(UserError, match="other spaces"):
-        open_crowd(Plain, False, "it", spec, False, (1, 2), TRAINING)
+        open_envs(Plain, False, "it", spec, False, (1, 2), TRAINING)
 
 
 def test_seeds_of_episodes_hang_on_lane_purpose_and_number_and_do_not_meet():
-    keys = [(seed, use, n) for seed in (0, 1, 2**32 - 1) for use in (TRAINING, JUDGING, 2) for n in range(300)]
+    keys = [(seed, use, n) for seed in (0, 1, 2**32 - 1) for use in (TRAINING, EVALUATING, 2) for n in range(300)]
     seeds = [episode_seed(*key) for key in keys]
     assert len(set(seeds)) == len(keys)
     assert all(type(seed) is int and 0 <= seed < 2**31 for seed in seeds)

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 
 from helpers.gym_envs import SMALL_BOX, TWO, Plain, Screen
 from helpers.trees import assert_same
-from tenuto.envs.gym.spaces import LARGEST, WIDEST, Interface, Outside, frames_per_step, read_space, spell_space
+from tenuto.envs.gym.spaces import LARGEST, WIDEST, Codec, GymSpec, frames_per_step, read_space, spell_space
 from tenuto.errors import UserError
 from tenuto.runs import serial
 from tenuto.spaces import Box, Discrete
 
 
-def interface(observations: Any, actions: Any = TWO, **options: Any) -> Interface:
-    return Interface(observations, actions, "it", **options)
+def interface(observations: Any, actions: Any = TWO, **options: Any) -> Codec:
+    return Codec(observations, actions, "it", **options)
 
 
-def features(spec: Outside, obs: Any) -> np.ndarray:
+def features(spec: GymSpec, obs: Any) -> np.ndarray:
     return np.asarray(spec.features(jnp.asarray(obs)))
 
 
@@ -110,7 +110,7 @@ def test_frames_stacked_by_gymnasium_are_read_as_channels():
             return np.full((6, 8), 10 + self.time, np.uint8), 0.0, False, False, {}
 
     env = FrameStackObservation(Film(), 3)
-    read = Interface.of(env, "film")
+    read = Codec.of(env, "film")
     env.reset(seed=0)
     env.step(0)
     obs, *_ = env.step(0)
@@ -316,7 +316,7 @@ def test_a_space_spelled_in_json_is_read_again_as_the_same_space(space: Any, see
     assert serial.to_json(spec) == serial.to_json(read.spec)
     assert jax.tree.structure(spec) == jax.tree.structure(read.spec)
     assert_same(spec, read.spec)
-    np.testing.assert_array_equal(Interface.from_spec(spec).read(obs), read.read(obs))
+    np.testing.assert_array_equal(Codec.from_spec(spec).read(obs), read.read(obs))
 
 
 SPELLED = {
@@ -345,7 +345,7 @@ def test_such_a_space_is_spelled_and_read_again(kind: str):
 def test_names_in_an_order_of_their_own_keep_it():
     space, obs = WHOLE["names in their own order"]
     read = interface(space)
-    again = Interface.from_spec(read.spec)
+    again = Codec.from_spec(read.spec)
     assert list(read_space(spell_space(space)).spaces) == ["b", "a"]
     np.testing.assert_array_equal(again.read(arrays(obs)), read.read(arrays(obs)))
 
@@ -359,7 +359,7 @@ def test_lists_of_another_type_are_spelled_and_read_again(space: Any):
 
 def test_an_interface_from_a_description_alone_reads_speaks_and_scales_as_the_first_did():
     first = interface(SMALL_BOX, spaces.Box(-2, 2, (1,), np.float64), scale=False, frames=(2, 4))
-    again = Interface.from_spec(first.spec, "again")
+    again = Codec.from_spec(first.spec, "again")
     assert again.spec is first.spec
     assert again.spec.frames == (2, 4)
     assert features(again.spec, again.read([3, -1])).tolist() == [3, -1]
@@ -393,7 +393,7 @@ def test_observations_that_networks_cannot_read_are_refused_by_kind(kind: str, i
 
 def test_an_image_among_other_things_is_refused():
     with pytest.raises(UserError, match=r"image of shape \(20, 20, 3\) inside a Dict .*FilterObservation"):
-        interface(spaces.Dict(eye=spaces.Box(0, 255, (20, 20, 3), np.uint8), place=SMALL_BOX))
+        interface(spaces.Dict(torso=spaces.Box(0, 255, (20, 20, 3), np.uint8), place=SMALL_BOX))
 
 
 NO_ACTIONS: dict[str, tuple[Any, str]] = {
@@ -559,7 +559,7 @@ FRAMES: dict[str, tuple[Any, tuple[int, int]]] = {
 def test_the_frames_of_a_step_are_found_through_all_wrappers(kind: str):
     env, frames = FRAMES[kind]
     assert frames_per_step(env) == frames
-    assert Interface.of(env, "it").spec.frames == frames
+    assert Codec.of(env, "it").spec.frames == frames
 
 
 def test_frames_that_the_class_of_an_environment_tells_are_found():

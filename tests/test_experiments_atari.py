@@ -19,7 +19,7 @@ from tenuto.report.cells import Cell
 from tenuto.runs import storage
 from tenuto.runs.jobs import Job, job_for
 from tenuto.runs.records import Records
-from tenuto.settings.atari import SETTINGS, STEPS
+from tenuto.settings.atari import BUDGET, SETTINGS
 
 emulator = pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the emulator: pip install 'tenuto[atari]'")
 
@@ -135,7 +135,7 @@ def test_averages_of_the_normalised_table_are_means_of_its_columns_but_for_three
 # Entries
 
 
-def made(part: str, game: str, *agents: str, steps: int = STEPS, setting: str = "released") -> list[Entry]:
+def made(part: str, game: str, *agents: str, steps: int = BUDGET.amount, setting: str = "released") -> list[Entry]:
     return [e for agent in agents for e in atari.entries(part, setting, 2, steps, game, agent)]
 
 
@@ -170,7 +170,7 @@ def test_a_short_run_has_as_short_a_random_one():
 def test_lambdas_and_mus_are_lanes_of_one_job():
     listed = made("lambdas", "pong", "ute")
     (job,) = {e.source.job for e in listed}
-    assert job == job_for("atari-pong", "ute", setting="released", seeds=2, steps=STEPS, lam=published.LAMS)
+    assert job == job_for("atari-pong", "ute", setting="released", seeds=2, steps=BUDGET.amount, lam=published.LAMS)
     returns = {e.column: e for e in listed if e.table == "tab:atari_result_rs"}
     assert (returns["ute lam=-0.2"].published, returns["ute lam=-0.2"].published_sd) == (19.1, 2.5)
     for e in listed:
@@ -473,7 +473,7 @@ def test_wrong_words_are_told_what_would_be_right(
 @pytest.mark.parametrize(
     ("words", "seeds", "steps", "items"),
     [
-        ([], 7, STEPS, 12 * 12),
+        ([], 7, BUDGET.amount, 12 * 12),
         (["--quick"], 1, 400, 3),
         (["--quick", "--parts", "main", "fixed"], 1, 400, 2 * 12),
         (["--quick", "--games", "pong,qbert", "--agents=ddqn", "--seeds", "2", "--steps", "500"], 2, 500, 4),
@@ -494,7 +494,7 @@ def test_what_is_not_said_is_as_in_the_paper_or_as_small_as_can_be(
 
 def test_no_more_atari_jobs_than_three_share_a_gpu():
     assert [EXPERIMENTS[name].at_a_time for name in ("chain", "gridworlds", "pendulum", "atari")] == [6, 6, 6, 3]
-    assert EXPERIMENTS["atari"].counts == "steps"
+    assert EXPERIMENTS["atari"].budget.unit == "steps"
 
 
 def test_an_unknown_game_needs_the_emulator_and_the_papers_do_not(monkeypatch: pytest.MonkeyPatch):

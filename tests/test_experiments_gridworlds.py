@@ -21,6 +21,7 @@ from tenuto.report import cells
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
+from tenuto.settings.family import Budget
 from tenuto.spaces import Discrete
 from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.devices import XLA_FLAGS
@@ -153,7 +154,7 @@ def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_s
 def made(tmp_path_factory):
     """`tenuto reproduce gridworlds` whole, with a handful of episodes."""
     folder = tmp_path_factory.mktemp("reproduce") / "gridworlds"
-    short = EXPERIMENTS["gridworlds"]._replace(budget=30)
+    short = EXPERIMENTS["gridworlds"]._replace(budget=Budget("episodes", 30))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, "gridworlds", short)
         parts = ["--parts", "main", "calibration"]

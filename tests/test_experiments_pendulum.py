@@ -17,6 +17,7 @@ from tenuto.runs import folders, runner
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.runs.runner import Interrupted
+from tenuto.settings.family import Budget
 
 SEEDS, EPISODES = 2, 3
 SMALL = {DDPG: {"hidden": (4,)}, SAC: {"hidden": (4,)}, SkipQ: {"after": (4,)}, Uncertain: {"shared": (4,), "heads": 3}}
@@ -37,7 +38,7 @@ def small_networks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings.pendulum, "ROWS", rows)
         patch.setattr(settings.pendulum, "EPISODES", EPISODES)
-        patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(budget=EPISODES))
+        patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(budget=Budget("episodes", EPISODES)))
         yield
 
 

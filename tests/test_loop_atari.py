@@ -130,7 +130,7 @@ def ute() -> Lane:
 
 
 def option_values(tape: Tape, images: np.ndarray, choices: np.ndarray) -> np.ndarray:
-    """(heads, batch, J). Going back, each head adds to what the eye and the embedding are to blame for."""
+    """(heads, batch, J). Going back, each head adds to what the torso and the embedding are to blame for."""
     x = see(tape, images)
     code = tape.relu(tape.multiply("embedding 0", choices[:, None].astype(np.float64)))
     before, paths, values = tape.back, [], []
@@ -188,12 +188,12 @@ draw_spans = partial(jax.jit, static_argnums=2)(Replay.draw_spans)
 
 
 class ByHand:
-    """The updates of a UTE lane with one eye, from its life and the spans that its keys draw."""
+    """The updates of a UTE lane with one torso, from its life and the spans that its keys draw."""
 
     def __init__(self, task: Task, lane: Lane, life: History):
         self.task, self.lane, self.life = task, lane, life
         self.numbers = brain_by_name(lane.brain)
-        self.target = by_name(lane.brain.target.eye, lane.brain.target.rest)
+        self.target = by_name(lane.brain.target.torso, lane.brain.target.rest)
         self.for_options, self.for_actions = Adam(task.plan), Adam(task.plan)
         self.used: list[int] = []  # lengths of spans that action values learned from
         self.left_out = 0  # spans that option values could not learn from
@@ -232,7 +232,7 @@ class ByHand:
         use = np.flatnonzero(found & (length <= self.best(obs, choice)))[:BATCH]
         self.used += length[use].tolist()
         goal = reward[use] + discount[use] * double_q(self.numbers, self.target, after[use])
-        mine = ("eye", "q")
+        mine = ("torso", "q")
         tape = Tape({name: x for name, x in self.numbers.items() if name.startswith(mine)})
         values = action_values(tape, obs[use])
         rows = np.arange(len(use))
@@ -261,10 +261,10 @@ def assert_learned(lane: Lane, hand: ByHand) -> None:
     options, actions = moments(lane.brain.extension_optimiser), moments(lane.brain.action_optimisers[0])
     assert (options.count, actions.count) == (hand.for_options.updates, hand.for_actions.updates)
     for name, wanted in (("mu", "mean"), ("nu", "square")):
-        eye, extension = getattr(options, name)
-        assert_close(by_name(eye, None, extension), getattr(hand.for_options, wanted), f"option values, {name}")
+        torso, extension = getattr(options, name)
+        assert_close(by_name(torso, None, extension), getattr(hand.for_options, wanted), f"option values, {name}")
         action = getattr(actions, name)
-        assert_close(by_name(action.eye, action.rest), getattr(hand.for_actions, wanted), f"action values, {name}")
+        assert_close(by_name(action.torso, action.rest), getattr(hand.for_actions, wanted), f"action values, {name}")
     for name, found in brain_by_name(lane.brain).items():
         slopes = [np.abs(adam.mean[name]) for adam in (hand.for_options, hand.for_actions) if name in adam.mean]
         clear = np.all([(slope > 1e-3 * slope.max()) | (slope == 0) for slope in slopes], axis=0)
@@ -274,7 +274,7 @@ def assert_learned(lane: Lane, hand: ByHand) -> None:
 
 
 def test_an_update_is_the_one_written_out_by_hand(ute: Lane):
-    """Twice: the second goes on from the first one's moments. Each time option values move the eye first, then action
+    """Twice: the second goes on from the first one's moments. Each time option values move the torso first, then action
     values, which see it where it is now, move it by an optimiser of their own."""
     task = tiny("ute", learning_rate=1e-4)
     hand, lane = ByHand(task, ute, LIFE), ute
@@ -284,20 +284,20 @@ def test_an_update_is_the_one_written_out_by_hand(ute: Lane):
         assert_learned(lane, hand)
     assert min(hand.for_options.cut, hand.for_actions.cut, hand.left_out) > 0
     assert len(set(hand.used)) > 1
-    assert all(hand.for_options.mean[f"eye {i} w"].any() for i in range(3))
+    assert all(hand.for_options.mean[f"torso {i} w"].any() for i in range(3))
     assert_same(lane.brain.target, ute.brain.target)
     assert_same(lane._replace(brain=()), ute._replace(brain=()))
 
 
 def test_option_values_with_an_eye_of_their_own_leave_that_of_action_values_alone():
-    """Where it is one eye, that they move it is in the update by hand."""
-    task = tiny("temporl", one_eye=False)
+    """Where it is one torso, that they move it is in the update by hand."""
+    task = tiny("temporl", shared_torso=False)
     lane = begun(task)
     learn = jax.jit(lambda task, lane, t: loop.update_option_values(task, loop.begin_update(task, lane, t), t))
     after = learn(task, lane, jnp.int32(STORED)).brain
     assert_same(after.action, lane.brain.action)
     assert_same(after.action_optimisers, lane.brain.action_optimisers)
-    assert all((a != b).any() for a, b in both_leaves(lane.brain.extension.eye, after.extension.eye))
+    assert all((a != b).any() for a, b in both_leaves(lane.brain.extension.torso, after.extension.torso))
 
 
 @pytest.mark.parametrize(("t", "copied"), [(496, False), (500, True), (504, False), (996, False), (1000, True)])
@@ -364,7 +364,7 @@ def test_who_is_judged_does_what_it_holds_best_but_for_its_slips(ute: Lane):
     obs = np.asarray(ute.obs)[None]
     best = int(action_values(Tape(hand.numbers), obs).argmax())
     for slip in (0.0, 1.0):
-        option = judged(tiny("ute", slip=slip), networks, ute.obs, clocks)
+        option = judged(tiny("ute", evaluation_epsilon=slip), networks, ute.obs, clocks)
         counts = np.bincount(option.action, minlength=18)
         if slip:
             assert stats.chisquare(counts).pvalue > 1e-3
@@ -384,7 +384,7 @@ def test_in_bfloat16_hidden_layers_are_rounded_and_values_are_not(ute: Lane):
     action, extension = ute.brain.action, ute.brain.extension
     x = jax.eval_shape(partial(loop.as_features, LOW), ute.obs)
     assert x.dtype == jnp.bfloat16
-    seen = jax.eval_shape(action.eye, x)
+    seen = jax.eval_shape(action.torso, x)
     assert seen.dtype == jnp.bfloat16
     assert jax.eval_shape(lambda seen: jax.nn.relu(action.rest.layers[0](seen)), seen).dtype == jnp.bfloat16
     assert jax.eval_shape(action, x).dtype == jnp.float32

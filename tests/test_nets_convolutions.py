@@ -60,14 +60,14 @@ def test_a_layer_of_filters_is_an_ordinary_convolution(name: str, beyond: int):
 
 @pytest.mark.parametrize("shape", [(84, 84, 4), (39, 50, 3), (35, 35, 2), (6, 9, 4)], ids=str)
 def test_layers_of_filters_give_a_vector_of_the_size_they_say(shape: tuple[int, int, int]):
-    eye = Convolutions(shape, jax.random.key(0))
+    torso = Convolutions(shape, jax.random.key(0))
     filters = NATURE if min(shape[:2]) >= 36 else SMALL
-    assert [layer.filters for layer in eye.layers] == list(filters)
+    assert [layer.filters for layer in torso.layers] == list(filters)
     sides = shape[:2]
     for layer in filters:
         sides = tuple((n - layer.side) // layer.stride + 1 for n in sides)
-    out = jax.eval_shape(eye, jnp.zeros(shape))
-    assert out.shape == (eye.size,) == (sides[0] * sides[1] * filters[-1].channels,)
+    out = jax.eval_shape(torso, jnp.zeros(shape))
+    assert out.shape == (torso.size,) == (sides[0] * sides[1] * filters[-1].channels,)
 
 
 def test_the_least_image_of_each_kind_leaves_one_place_and_a_smaller_one_is_refused():
@@ -98,12 +98,12 @@ def test_a_network_for_vectors_is_what_it_was_before_there_were_images():
 def test_a_network_for_images_has_filters_of_its_own_before_the_same_network_for_vectors():
     key, shape = jax.random.key(4), (6, 7, 2)
     seeing = nets.reading(shape, lambda n, k: nets.MLP((n, 3), k), key)
-    k_eye, k_rest = jax.random.split(key)
-    eye = Convolutions(shape, k_eye)
-    wanted = nets.Seeing(eye, nets.MLP((eye.size, 3), k_rest))
+    k_torso, k_rest = jax.random.split(key)
+    torso = Convolutions(shape, k_torso)
+    wanted = nets.ImageNetwork(torso, nets.MLP((torso.size, 3), k_rest))
     assert_same(seeing, wanted)
     image = jnp.asarray(np.random.default_rng(0).normal(size=shape), jnp.float32)
     by_hand = image
-    for layer in eye.layers:
+    for layer in torso.layers:
         by_hand = jax.nn.relu(layer(by_hand))
     np.testing.assert_allclose(seeing(image), wanted.rest(by_hand.ravel()), rtol=1e-6)  # type: ignore[operator]

@@ -34,8 +34,8 @@ from helpers.runs import (
 from helpers.trees import assert_same, lane_of
 from tenuto import Agent, Run, UserError, loop, play
 from tenuto.envs import Lava, lava
-from tenuto.envs.gym.spaces import Interface
-from tenuto.envs.gym.vector import JUDGING, episode_seed
+from tenuto.envs.gym.spaces import Codec
+from tenuto.envs.gym.vector import EVALUATING, episode_seed
 from tenuto.extensions import AbstractExtension, Joint
 from tenuto.policy import Policy
 from tenuto.runs import folders
@@ -43,7 +43,7 @@ from tenuto.runs import folders
 
 def seeing(space: spaces.Space[Any], small: Run) -> Policy:
     """A policy of RANDOM for observations of some space: it has no networks that could mind."""
-    interface = Interface(space, spaces.Discrete(2), "here")
+    interface = Codec(space, spaces.Discrete(2), "here")
     return Policy(dataclasses.replace(small.job.tasks[0], env=interface.spec), small[0]._networks, 0)
 
 
@@ -71,7 +71,7 @@ def test_a_policy_decides_after_saving_and_loading_as_before(trained: Run, tmp_p
 
 
 def test_a_policy_decides_what_the_loop_holds_best_in_that_lane(trained: Run):
-    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks, jax.jit(loop.judge)
+    networks, tasks, judge = folders.read_networks(trained.folder), trained.job.tasks, jax.jit(loop.decide_best)
     for lane in range(3):
         mine = lane_of(networks, lane)
         drawn = loop.draw(tasks[lane], jax.random.key(0), jnp.int32(0))
@@ -90,7 +90,7 @@ def test_a_policy_plays_the_last_evaluation_again(trained: Run):
     env = gymnasium.make("CartPole-v1")
     for lane, learned in enumerate(trained):
         for number in range(2):
-            obs, _ = env.reset(seed=episode_seed(lane, JUDGING, number))
+            obs, _ = env.reset(seed=episode_seed(lane, EVALUATING, number))
             total, decisions, over = 0.0, 0, False
             while not over:
                 action, length = learned.decide(obs)

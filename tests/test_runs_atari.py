@@ -14,7 +14,7 @@ from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
 from tenuto.envs.gym.atari import Atari, Emulators, Game
-from tenuto.envs.gym.vector import JUDGING
+from tenuto.envs.gym.vector import EVALUATING
 from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
 from tenuto.plan import Periodic, Plan
@@ -27,7 +27,13 @@ from tenuto.trainers.program import EnvError
 pytestmark = pytest.mark.bitwise
 
 STEPS, SEEDS = 160, 2
-PUBLISHED = {"all_actions": False, "life_is_episode": True, "sticky_when_judged": 0.0, "idle_start": 30, "longest": 400}
+PUBLISHED = {
+    "all_actions": False,
+    "life_is_episode": True,
+    "sticky_in_evaluation": 0.0,
+    "idle_start": 30,
+    "longest": 400,
+}
 GAME = Atari("road_runner", side=36, **PUBLISHED)
 FREEWAY = Atari("freeway", idle_start=100)  # cars move from the first frame on
 UTE = Agent(
@@ -35,7 +41,7 @@ UTE = Agent(
     Uncertain(4, heads=3, embed=4, after=(16,), one_embedding=True),
     Constant(-0.5),
     n_step=True,
-    one_eye=True,
+    shared_torso=True,
 )
 PLAN = Plan(
     batch=8,
@@ -45,7 +51,7 @@ PLAN = Plan(
     learning_starts=40,
     epsilon=linear(1.0, 0.1, 100),
     target=Periodic(40),
-    slip=0.001,
+    evaluation_epsilon=0.001,
 )
 
 
@@ -168,7 +174,7 @@ def test_the_list_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_evaluations_have_games_of_their_own_the_same_for_every_agent() -> None:
     """Without sticky actions a start is a game: one start for all evaluations would be one game, judged many times."""
-    one, two = (Emulators(FREEWAY, [0, 1], JUDGING) for _ in range(2))
+    one, two = (Emulators(FREEWAY, [0, 1], EVALUATING) for _ in range(2))
     first, again, later = one.reset_at(80), two.reset_at(80), two.reset_at(160)
     np.testing.assert_array_equal(first, again)
     assert (first != later).any()

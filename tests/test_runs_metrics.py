@@ -13,9 +13,11 @@ import tenuto
 from helpers.runs import RANDOM
 from helpers.watched_runs import JUDGED, Story, job_of, lines_of, mean
 from tenuto import Run
-from tenuto.envs.gym.spaces import Interface, frames_per_step
+from tenuto.envs.gym.spaces import Codec, frames_per_step
 from tenuto.runs import folders, metrics, runner
 from tenuto.runs.records import Records
+
+NAMES = [metric.name for metric in metrics.table()]
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
@@ -66,10 +68,10 @@ def assert_table_is_the_lines(folder: Path, lanes: list[dict[str, Any]]) -> None
             row = next(rows)
             assert (int(row["step"]), int(row["lane"])) == (line["step"], lane)
             assert row.get("frames", "") == str(line.get("frames", ""))
-            for name in metrics.MEASURED:
+            for name in NAMES:
                 value = line[name][lane] if line[name] is not None else None
                 assert row[name] == ("" if value is None else str(value)), name
-            assert all(row[name] == str(value) for name, value in apart.items() if name not in metrics.MEASURED)
+            assert all(row[name] == str(value) for name, value in apart.items() if name not in NAMES)
     assert next(rows, None) is None
 
 
@@ -82,7 +84,7 @@ def test_the_table_says_what_the_lines_say(swept: Run, story: Story):
 def test_no_two_columns_of_the_table_share_a_name(swept: Run):
     heading = (swept.folder / "metrics.csv").read_text().splitlines()[0].split(",")
     assert len(set(heading)) == len(heading)
-    assert heading == ["step", "lane", "seed", *metrics.MEASURED]
+    assert heading == ["step", "lane", "seed", *NAMES]
     assert all(None not in row and None not in row.values() for row in rows_of(swept.folder))
 
 
@@ -94,7 +96,7 @@ def test_a_table_of_environments_and_values_has_a_column_for_each(tmp_path: Path
     kept = Records.empty(2, 3, 1).arrays() | {"clock": np.asarray([20], np.int32)}
     table.write(Records(**kept))
     rows = rows_of(tmp_path)
-    assert list(rows[0]) == ["step", "lane", "env", "gamma", "seed", *metrics.MEASURED]
+    assert list(rows[0]) == ["step", "lane", "env", "gamma", "seed", *NAMES]
     assert [row["env"] for row in rows] == ["lava-bridge", 'a "map", of mine']
     assert [row["recent_return"] for row in rows] == ["", ""]
 
@@ -151,6 +153,6 @@ def test_frames_are_multiplied_through_wrappers_and_a_number_that_varies_is_no_c
     table = metrics.Metrics(tmp_path, [{"seed": 0}], (8, 16))
     table.keep(0)
     assert (tmp_path / "metrics.csv").read_text().startswith("step,lane,seed,")
-    spec = Interface.of(skipping, "here").spec
+    spec = Codec.of(skipping, "here").spec
     assert ["plays 8 to 16." in note for note in runner._frames_note(spec, 0)] == [True]
     assert runner._frames_note(spec, 20) == []

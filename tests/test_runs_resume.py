@@ -186,7 +186,7 @@ def test_an_unfinished_run_whose_configuration_was_changed_does_not_go_on(run_fo
 
 def test_a_repeated_call_on_a_finished_folder_only_reads(trained: Run, monkeypatch: pytest.MonkeyPatch):
     before = snapshot(trained.folder)
-    monkeypatch.setattr(host, "Program", lambda *args: pytest.fail("it was run again"))
+    monkeypatch.setattr(host, "HostProgram", lambda *args: pytest.fail("it was run again"))
     again = tenuto.train("CartPole-v1", UTE, out=trained.folder, **JUDGED)
     assert snapshot(trained.folder) == before
     assert decisions_of(again[1], observations(20)) == decisions_of(trained[1], observations(20))

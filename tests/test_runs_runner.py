@@ -3,7 +3,6 @@
 All runs here train temporl on chain-10 in chunks of 100 episodes with two lanes per device: one program for all.
 """
 
-import dataclasses
 import json
 import os
 import signal
@@ -23,7 +22,7 @@ from helpers.trees import assert_same
 from tenuto import recorded
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
-from tenuto.runs.jobs import job_for
+from tenuto.runs.jobs import changed, job_for
 from tenuto.trainers.compiled import CompiledProgram
 
 pytestmark = pytest.mark.bitwise
@@ -198,7 +197,7 @@ def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_folder_of_another_job_is_refused_by_the_field_that_differs(pair: Path):
     before = snapshot(pair)
     with pytest.raises(UserError, match=r"seeds 2 there, 3 now"):
-        runner.run(dataclasses.replace(PAIR, seeds=3), pair)
+        runner.run(changed(PAIR, seeds=3), pair)
     assert snapshot(pair) == before
 
 
@@ -214,7 +213,7 @@ def test_the_summary_scores_each_lane_from_its_record(pair: Path):
 
 def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_path: Path):
     base = job_for("chain-10", "temporl", seeds=1, episodes=200, learning_rate=(1e-3, 1e30))
-    calm = dataclasses.replace(base, learning_rate=(1e-3, 5e-4))
+    calm = changed(base, learning_rate=(1e-3, 5e-4))
     told: list[list[int]] = []
     device = jax.local_devices()[:1]
     lost = runner.run(base, tmp_path / "lost", devices=device, report=lambda progress: told.append(progress.diverged))
@@ -234,7 +233,7 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
 
 
 def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story, run_folder: Path):
-    job, devices, chunks = dataclasses.replace(PAIR, seeds=6), jax.local_devices(), []
+    job, devices, chunks = changed(PAIR, seeds=6), jax.local_devices(), []
     assert len(devices) > 1
     with pytest.raises(runner.Interrupted):
         runner.run(job, run_folder, devices=devices[:1], report=chunks.append, stop=lambda: len(chunks) == 2)

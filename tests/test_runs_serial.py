@@ -29,7 +29,7 @@ def all_parts() -> list[Any]:
     tasks = [
         named.assemble(agent, env, setting)
         for env, family in homes.items()
-        for setting in named.FAMILIES[family].SETTINGS
+        for setting in named.FAMILIES[family].settings
         for agent in agents.able(registry.make(env).actions)
     ]
     parts = [part for task in tasks for part in (task.agent, task.plan)]

@@ -16,6 +16,8 @@ from tenuto.runs import metrics, runner, trackers
 
 # ---- Trackers
 
+NAMES = [metric.name for metric in metrics.table()]
+
 
 def events_of(folder: Path) -> dict[tuple[str, int], float]:
     """What an event file of TensorBoard holds, by name and step: records of a length, a checksum, bytes, a checksum."""
@@ -40,7 +42,7 @@ def test_tensorboard_has_a_curve_per_lane_with_the_lines_numbers(swept: Run):
     for lane, folder in enumerate(written):
         found, wanted = events_of(folder), {}
         for line in lines_of(swept.folder):
-            for name in metrics.MEASURED:
+            for name in NAMES:
                 value = line[name][lane] if line[name] is not None else None
                 if value is not None:
                     wanted[name, line["step"]] = float(np.float32(value))
@@ -88,7 +90,7 @@ def test_weights_and_biases_offline_keeps_a_run_per_lane_in_the_runs_folder(
         found = history_of(path)
         assert [row["_step"] for row in found] == [line["step"] for line in wanted]
         for row, line in zip(found, wanted, strict=True):
-            for name in metrics.MEASURED:
+            for name in NAMES:
                 value = line[name][lane] if line[name] is not None else None
                 assert row.get(name) == value, name
 

@@ -68,10 +68,10 @@ def test_networks_start_and_see_as_published(agent: str):
     ute = agent in ("ute-1step", "ute", "ute-adaptive")
     assert init_of(whole.action) == ("orthogonal" if ute else "uniform")
     assert init_of(whole.extension) == ("orthogonal" if ute or agent == "full-ensemble" else "uniform")
-    assert whole.one_eye == (ute or agent == "temporl")
+    assert whole.shared_torso == (ute or agent == "temporl")
     recommended = atari.composition(agent, "standard")
     assert (init_of(recommended.action), init_of(recommended.extension)) == ("uniform", "uniform")
-    assert recommended.one_eye == whole.one_eye
+    assert recommended.shared_torso == whole.shared_torso
 
 
 CONVOLUTIONS = (8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
@@ -127,7 +127,12 @@ def test_every_agent_can_be_assembled_for_every_setting(agent: str, setting: str
     task = assembled(agent, setting)
     plan = task.plan
     assert (plan.gamma, plan.learning_rate, plan.batch, plan.learn_every) == (0.99, 1e-4, 32, 4)
-    assert (plan.learning_starts, plan.clip, plan.target, plan.slip) == (10_000, 40.0, Periodic(500), 0.001)
+    assert (plan.learning_starts, plan.clip, plan.target, plan.evaluation_epsilon) == (
+        10_000,
+        40.0,
+        Periodic(500),
+        0.001,
+    )
     epsilon = [float(plan.epsilon(t, 0)) for t in (0, 100_000, 200_000, 10**6)]
     np.testing.assert_allclose(epsilon, [1, 0.505, 0.01, 0.01], rtol=1e-5)
     ute = agent in ("ute-1step", "ute", "ute-adaptive", "full-ensemble")

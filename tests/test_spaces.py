@@ -266,9 +266,9 @@ def decide(agent, choices, key, observations):
     def one(obs, key):
         drawn = agent.draw(key, choices)
         calm = jax.tree.map(jnp.zeros_like, drawn)
-        mood = agent.new_episode(key)
-        tried, _ = agent.act(nets, obs, mood, jnp.float32(0), drawn, choices)
-        luckless, _ = agent.act(nets, obs, mood, jnp.float32(0), calm, choices)
+        episode_state = agent.new_episode(key)
+        tried, _ = agent.act(nets, obs, episode_state, jnp.float32(0), drawn, choices)
+        luckless, _ = agent.act(nets, obs, episode_state, jnp.float32(0), calm, choices)
         return tried, agent.best(nets, obs, drawn, choices), luckless
 
     return jax.vmap(one)(observations, jax.random.split(key, MANY))

@@ -11,9 +11,11 @@ import jax
 import numpy as np
 import pytest
 
+import tenuto
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host, same
 from tenuto.envs import Chain
+from tenuto.errors import UserError
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.schedules import linear
@@ -204,3 +206,31 @@ def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_thr
         networks[lanes] = lane_of(program.networks(), 0)
     assert_same(networks[1], networks[4])
     assert_same(networks[2], networks[4])
+
+
+# ---- The pure function
+
+
+@pytest.mark.parametrize("warmup", [0, 26])
+def test_make_train_is_the_compiled_trainer_as_a_function_of_the_key(warmup: int):
+    """Its numbers are constants of the program, not lanes' numbers, so weights may differ in their last bit."""
+    task = tiny_task("ute", episodes=6, warmup=warmup)
+    train = jax.jit(jax.vmap(tenuto.make_train(task)))
+    networks, records = train(jax.vmap(jax.random.key)(np.arange(3, dtype=np.uint32)))
+    program = CompiledProgram([task] * 3, [0, 1, 2])
+    program.begin()
+    kept = Records.empty(3, program.max_length, program.places)
+    while program.t < 6 * task.env.longest_episode():
+        kept.add(program.advance(6), program.t)
+    assert np.asarray(records.finished).tolist() == [6, 6, 6]
+    for name in records.episodes:
+        np.testing.assert_array_equal(records.episodes[name][:, :6], kept[name])
+    np.testing.assert_array_equal(records.lengths, kept["lengths"])
+    for ours, wanted in zip(jax.tree.leaves(networks), jax.tree.leaves(program.networks()), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_make_train_wants_an_environment_that_can_be_compiled():
+    task = job_for("CartPole-v1", "random", steps=10).tasks[0]
+    with pytest.raises(UserError, match="GymSpec is not"):
+        tenuto.make_train(task)

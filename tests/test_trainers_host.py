@@ -34,8 +34,8 @@ from helpers.host_runs import (
 from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, lane_of
 from tenuto.envs import Chain
-from tenuto.envs.gym.spaces import Interface
-from tenuto.envs.gym.vector import TRAINING, Separate, Together, Trouble, episode_seed
+from tenuto.envs.gym.spaces import Codec
+from tenuto.envs.gym.vector import TRAINING, LaneError, NativeVector, PerLane, episode_seed
 from tenuto.errors import UserError
 from tenuto.loop import Lane
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED
@@ -77,7 +77,7 @@ class PlainChain(gymnasium.Env[Any, Any]):
         return (np.arange(LENGTH) <= self.place).astype(np.uint8)
 
 
-CHAIN = Interface.of(PlainChain(), "chain", scale=False)
+CHAIN = Codec.of(PlainChain(), "chain", scale=False)
 
 
 class Both(NamedTuple):
@@ -92,7 +92,7 @@ def run_both(case: tuple[str, dict[str, int]]) -> Both:
     agent, plan = case
     task = tiny_task(agent, steps=CHAIN_STEPS, **plan)
     outside = dataclasses.replace(task, env=CHAIN.spec)
-    host_program = host.HostProgram([outside] * 2, (11, 3), lambda seeds, use: Separate(PlainChain, CHAIN, seeds, use))
+    host_program = host.HostProgram([outside] * 2, (11, 3), lambda seeds, use: PerLane(PlainChain, CHAIN, seeds, use))
     compiled_program = compiled.CompiledProgram([task] * 2, (11, 3))
     host_program.begin()
     compiled_program.begin()
@@ -313,9 +313,9 @@ class Keyed(gymnasium.ObservationWrapper[Any, Any, Any]):
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED], ids=lambda mode: mode.name)
 @pytest.mark.parametrize("make", [calm, lambda: Keyed(calm())], ids=["box", "dict"])
 def test_a_vector_environment_shows_what_separate_ones_do(mode: AutoresetMode, make: Callable[[], Any]):
-    interface = Interface.of(make(), "calm")
-    one = Separate(make, interface, SEEDS, TRAINING)
-    other = Together(several(make, mode), interface, SEEDS, TRAINING)
+    interface = Codec.of(make(), "calm")
+    one = PerLane(make, interface, SEEDS, TRAINING)
+    other = NativeVector(several(make, mode), interface, SEEDS, TRAINING)
     np.testing.assert_array_equal(one.reset(), other.reset())
     rng, ends = np.random.default_rng(0), np.zeros(3, int)
     for _ in range(150):
@@ -336,7 +336,7 @@ def test_a_run_on_a_vector_environment_is_that_on_separate_ones(mode: AutoresetM
 
 def test_a_vector_environment_that_resets_a_step_late_is_refused():
     with pytest.raises(UserError, match=r"one step late .*NEXT_STEP.*SAME_STEP") as problem:
-        job_of(several(calm, AutoresetMode.NEXT_STEP), vector=True).open_crowd(SEEDS, TRAINING)
+        job_of(several(calm, AutoresetMode.NEXT_STEP), vector=True).open_envs(SEEDS, TRAINING)
     assert "\n" not in str(problem.value)
 
 
@@ -345,12 +345,12 @@ def test_a_vector_environment_of_the_wrong_size_is_refused():
         return several(calm, AutoresetMode.SAME_STEP)(4)
 
     with pytest.raises(UserError, match="made 4 environments where 3 lanes need one each"):
-        job_of(four, vector=True).open_crowd(SEEDS, TRAINING)
+        job_of(four, vector=True).open_envs(SEEDS, TRAINING)
 
 
 def test_a_maker_of_single_environments_that_takes_a_number_is_refused():
     with pytest.raises(UserError):
-        job_of(lambda number: calm(), vector=True).open_crowd(SEEDS, TRAINING)
+        job_of(lambda number: calm(), vector=True).open_envs(SEEDS, TRAINING)
 
 
 def test_a_vector_environment_that_does_not_show_how_an_episode_ended_is_told():
@@ -360,11 +360,11 @@ def test_a_vector_environment_that_does_not_show_how_an_episode_ended_is_told():
             return *seen, {}
 
     make = partial(Hiding, autoreset_mode=AutoresetMode.SAME_STEP)
-    envs = Together(lambda n: make([calm] * n), WALK, SEEDS, TRAINING)
+    envs = NativeVector(lambda n: make([calm] * n), WALK, SEEDS, TRAINING)
     envs.reset()
     for _ in range(2):
         envs.step(np.array([1, 0, 1], np.int32))
-    with pytest.raises(Trouble, match="an episode ended and info has no final_obs") as problem:
+    with pytest.raises(LaneError, match="an episode ended and info has no final_obs") as problem:
         envs.step(np.array([0, 0, 0], np.int32))
     assert problem.value.lane == 1
 
@@ -384,12 +384,12 @@ def test_a_vector_environment_that_fails_when_an_episode_begins_is_told(mode: Au
                 raise RuntimeError("no more")
             return super().reset(**options)
 
-    envs = Together(several(Once, mode), WALK, SEEDS, TRAINING)
+    envs = NativeVector(several(Once, mode), WALK, SEEDS, TRAINING)
     envs.reset()
 
     def go_left() -> None:
         for _ in range(9):
             envs.step(np.zeros(3, np.int32))
 
-    with pytest.raises(Trouble, match="RuntimeError: no more"):
+    with pytest.raises(LaneError, match="RuntimeError: no more"):
         go_left()

@@ -29,10 +29,9 @@ from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host
 from tenuto import loop
 from tenuto.agents import Agent
-from tenuto.envs.gym import make as making
 from tenuto.envs.gym import vector
-from tenuto.envs.gym.spaces import Interface
-from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate, Together, episode_seed
+from tenuto.envs.gym.spaces import Codec
+from tenuto.envs.gym.vector import EVALUATING, TRAINING, NativeVector, PerLane, episode_seed
 from tenuto.extensions import Joint
 from tenuto.runs import runner
 from tenuto.trainers import host
@@ -46,13 +45,13 @@ def trained() -> Trained:
 
 
 def slowly_judged(
-    task: loop.Task, networks: Any, seed: int, t: int, episodes: int, interface: Interface, make: Callable[[], Any]
+    task: loop.Task, networks: Any, seed: int, t: int, episodes: int, interface: Codec, make: Callable[[], Any]
 ) -> list[tuple[float, int, int]]:
     """One lane alone: return, steps and decisions of each episode."""
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), EVALUATION_FOLD), t)
     env, clock, played = make(), 0, []
     for episode in range(episodes):
-        obs, _ = env.reset(seed=episode_seed(seed, JUDGING, episode))
+        obs, _ = env.reset(seed=episode_seed(seed, EVALUATING, episode))
         total, steps, decisions, over = np.float32(0), 0, 0, False
         while not over:
             option = JUDGE(task, networks, obs, key, np.int32(clock))
@@ -75,7 +74,7 @@ def assert_judged_as_slowly(
     program: host.HostProgram,
     task: loop.Task,
     episodes: int,
-    interface: Interface = WALK,
+    interface: Codec = WALK,
     make: Callable[[], Any] = limited,
 ) -> Evaluation:
     judged, networks = program.evaluate(episodes), program.networks()
@@ -96,7 +95,7 @@ def test_an_evaluation_is_that_of_a_slow_loop(trained: Trained):
 
 def test_an_evaluation_of_an_agent_that_draws_is_that_of_a_slow_loop():
     task = dataclasses.replace(TASK, agent=Agent(action=tiny_task("random").agent.action))
-    program = host.HostProgram([task] * 3, SEEDS, lambda seeds, use: Separate(limited, WALK, seeds, use))
+    program = host.HostProgram([task] * 3, SEEDS, lambda seeds, use: PerLane(limited, WALK, seeds, use))
     program.begin()
     program.advance(2)
     first = assert_judged_as_slowly(program, jax.tree.map(jnp.asarray, task), 3)
@@ -123,12 +122,12 @@ class Push(Walk):
 def test_continuous_actions_are_held_recorded_and_judged_likewise():
     """Each is held for two steps, in more lanes than a program has at least."""
     make, seeds = partial(limited, Push), (*SEEDS, 8)
-    interface = Interface.of(make(), "push")
+    interface = Codec.of(make(), "push")
     agent = Agent(action=tiny_task("random").agent.action, extension=Joint((2,)))
     task, envs = dataclasses.replace(TASK, agent=agent, env=interface.spec), []
 
-    def crowd_of(seeds: Any, purpose: int) -> Separate:
-        envs.append(Separate(make, interface, seeds, purpose))
+    def crowd_of(seeds: Any, purpose: int) -> PerLane:
+        envs.append(PerLane(make, interface, seeds, purpose))
         return envs[-1]
 
     program = host.HostProgram([task] * 4, seeds, crowd_of)
@@ -154,8 +153,8 @@ def test_evaluations_have_the_same_starts_each_time_and_change_nothing():
     first, second = program.evaluate(3), program.evaluate(3)
     assert_same(first, second)
     assert_same(before, on_host(program.state()[0]))
-    for seed, env in zip(SEEDS, envs[JUDGING], strict=True):
-        wanted = [episode_seed(seed, JUDGING, episode) for episode in range(3)]
+    for seed, env in zip(SEEDS, envs[EVALUATING], strict=True):
+        wanted = [episode_seed(seed, EVALUATING, episode) for episode in range(3)]
         seeds = env.unwrapped.seeds
         assert [seeds[:3], seeds[len(seeds) // 2 :][:3]] == [wanted] * 2
 
@@ -165,7 +164,7 @@ def test_a_lane_that_has_finished_its_evaluation_is_not_stepped():
     judged = program.evaluate(3)
     steps = np.asarray(judged.steps).sum(1)
     assert len(set(steps.tolist())) > 1
-    assert [len(env.unwrapped.heard) for env in envs[JUDGING]] == steps.tolist()
+    assert [len(env.unwrapped.heard) for env in envs[EVALUATING]] == steps.tolist()
 
 
 class Endless(Walk):
@@ -204,8 +203,7 @@ UNLIMITED: dict[str, tuple[Any, bool]] = {
 
 
 def short_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (making, vector):
-        monkeypatch.setattr(module, "LONGEST_EPISODE", 25)
+    monkeypatch.setattr(vector, "LONGEST_EPISODE", 25)
 
 
 def test_a_vector_environment_without_time_limit_is_not_judged_for_ever(monkeypatch: pytest.MonkeyPatch):
@@ -231,10 +229,10 @@ def test_an_environment_without_time_limit_is_not_cut_in_training(monkeypatch: p
 
 
 def test_a_vector_environment_begins_with_other_seeds_whenever_it_is_restored():
-    crowd_ = Together(several(Walk, AutoresetMode.SAME_STEP), WALK, SEEDS, TRAINING)
+    crowd_ = NativeVector(several(Walk, AutoresetMode.SAME_STEP), WALK, SEEDS, TRAINING)
     first, journal = crowd_.reset(), crowd_.journal()
     seen = np.zeros_like(first)
-    again = Together(several(Walk, AutoresetMode.SAME_STEP), WALK, SEEDS, TRAINING)
+    again = NativeVector(several(Walk, AutoresetMode.SAME_STEP), WALK, SEEDS, TRAINING)
     again.restore(journal, seen, np.zeros(len(SEEDS)))
     assert not np.array_equal(first, seen)
     assert again.journal()["begun"] == 1

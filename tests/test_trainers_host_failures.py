@@ -14,8 +14,8 @@ from gymnasium.wrappers import TimeLimit
 
 from helpers.host_runs import LIMIT, SEEDS, STEPS, WALK, Walk, clock_of, job_of, limited, outcome, stopped_at, whole_run
 from helpers.trees import assert_same
-from tenuto.envs.gym.make import open_crowd
-from tenuto.envs.gym.vector import JUDGING, TRAINING, episode_seed
+from tenuto.envs.gym.make import open_envs
+from tenuto.envs.gym.vector import EVALUATING, TRAINING, episode_seed
 from tenuto.errors import UserError
 from tenuto.runs import runner
 
@@ -220,7 +220,7 @@ def test_a_run_whose_environment_raises_in_a_later_reset_goes_on_when_it_is_mend
 def test_a_run_whose_environment_fails_while_it_is_judged_goes_on_with_that_evaluation(
     run_folder: Path, reference: dict[str, np.ndarray]
 ):
-    story = failed_and_mended(failing("step", 3, crash, purpose=JUDGING), run_folder)
+    story = failed_and_mended(failing("step", 3, crash, purpose=EVALUATING), run_folder)
     assert story.clock == 80
     assert "lane 1 (seed 6)" in story.said
     assert_same(story.outcome, reference)
@@ -229,7 +229,7 @@ def test_a_run_whose_environment_fails_while_it_is_judged_goes_on_with_that_eval
 
 def test_a_run_whose_environment_fails_in_the_last_evaluation_is_saved(run_folder: Path):
     """Its steps are no multiple of those between evaluations, so one more is made at the end."""
-    fault = failing("reset", 6, crash, purpose=JUDGING)  # after three in each of two evaluations of two episodes
+    fault = failing("reset", 6, crash, purpose=EVALUATING)  # after three in each of two evaluations of two episodes
     with pytest.raises(UserError, match=r"lane 1 .*ZeroDivisionError"):
         runner.run(job_of(fault.make, evaluate_every=100), run_folder)
     assert clock_of(run_folder) == STEPS
@@ -334,4 +334,4 @@ def test_an_environment_with_other_spaces_than_before_is_refused(run_folder: Pat
     with pytest.raises(UserError, match="other"):
         runner.run(job_of(with_spaces(spaces.Box(-3, 2, (2,), np.float32), Walk().action_space)), run_folder)
     with pytest.raises(UserError, match="python:Walk has other spaces now than when this run was made"):
-        open_crowd(with_spaces(), False, "python:Walk", WALK.spec, True, SEEDS, TRAINING)
+        open_envs(with_spaces(), False, "python:Walk", WALK.spec, True, SEEDS, TRAINING)

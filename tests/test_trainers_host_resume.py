@@ -41,8 +41,8 @@ from helpers.host_runs import (
 from helpers.trees import assert_same, lane_of, on_host
 from tenuto import loop
 from tenuto.envs.gym import vector
-from tenuto.envs.gym.spaces import Interface
-from tenuto.envs.gym.vector import TRAINING, Separate
+from tenuto.envs.gym.spaces import Codec
+from tenuto.envs.gym.vector import TRAINING, PerLane
 from tenuto.errors import UserError
 from tenuto.loop import Lane
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
@@ -216,7 +216,7 @@ def test_a_lane_that_is_cut_between_two_episodes_loses_nothing():
 def test_an_episode_too_long_to_be_kept_begins_anew(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(vector, "LONGEST_MEMORY", 3)
     make = partial(Walk, 0.0)
-    envs = Separate(make, WALK, (5, 6), TRAINING)
+    envs = PerLane(make, WALK, (5, 6), TRAINING)
     envs.reset()
     for number, action in enumerate((0, 1, 0, 1)):  # the second lane goes right, and off the end with its third step
         seen = envs.step(np.array([action, 1], np.int32))
@@ -224,7 +224,7 @@ def test_an_episode_too_long_to_be_kept_begins_anew(monkeypatch: pytest.MonkeyPa
     journal = envs.journal()
     assert journal["episode"].tolist() == [0, 1]
     assert journal["actions.1"].tolist() == [2]
-    again, obs = Separate(make, WALK, (5, 6), TRAINING), seen.fresh.copy()
+    again, obs = PerLane(make, WALK, (5, 6), TRAINING), seen.fresh.copy()
     assert again.restore(journal, obs, seen.reward).tolist() == [False, True]
     np.testing.assert_array_equal(obs, [[0, 0], seen.fresh[1]])
     for _ in range(3):
@@ -241,10 +241,10 @@ def test_an_environment_whose_rewards_alone_do_not_come_back_begins_its_episode_
             obs, _, *rest = super().step(action)
             return obs, unseeded.uniform(), *rest
 
-    envs = Separate(Moody, WALK, (5,), TRAINING)
+    envs = PerLane(Moody, WALK, (5,), TRAINING)
     envs.reset()
     seen = envs.step(np.zeros(1, np.int32))
-    again, obs = Separate(Moody, WALK, (5,), TRAINING), seen.fresh.copy()
+    again, obs = PerLane(Moody, WALK, (5,), TRAINING), seen.fresh.copy()
     assert again.restore(envs.journal(), obs, seen.reward).tolist() == [False]
     assert obs[0, 1] == 0
 
@@ -278,12 +278,12 @@ def test_an_environment_that_changes_the_action_it_is_given_comes_back():
             self.place = self.place + action
             return self.place, 0.0, False, False, {}
 
-    interface = Interface.of(Clipping(), "clipping")
-    one = Separate(Clipping, interface, (1,), TRAINING)
+    interface = Codec.of(Clipping(), "clipping")
+    one = PerLane(Clipping, interface, (1,), TRAINING)
     one.reset()
     for number in (0.5, -0.25, 0.75):
         seen = one.step(np.array([[number]], np.float32))
-    other = Separate(Clipping, interface, (1,), TRAINING)
+    other = PerLane(Clipping, interface, (1,), TRAINING)
     assert other.restore(one.journal(), seen.fresh.copy(), np.zeros(1, np.float32)).tolist() == [True]
 
 

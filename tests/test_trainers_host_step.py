@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from helpers.trees import assert_same
-from tenuto.envs.gym.vector import Seen, Trouble
+from tenuto.envs.gym.vector import LaneError, Observed
 from tenuto.runs.jobs import job_for
 from tenuto.trainers import buffers, host, host_step
 from tenuto.trainers.program import EnvError
@@ -72,7 +72,7 @@ def test_what_a_step_or_an_update_changes_is_written_over_what_was_there(
     places: dict[Any, set[int]] = {}
     step = host_step.DeviceLanes.step
 
-    def watched(lanes: host_step.DeviceLanes, shown: Seen, learn: bool) -> None:
+    def watched(lanes: host_step.DeviceLanes, shown: Observed, learn: bool) -> None:
         step(lanes, shown, learn)
         parts = {"state": lanes._state, "clock": [lanes._clock], "events": [lanes._events]} | lanes._brain
         if overlap:  # else they are made after each update, by a call of their own
@@ -125,9 +125,9 @@ def test_an_update_is_made_once_though_an_environment_fails_after_it_was_begun(
     program = opened(True, monkeypatch)
     receive = program._crowd.receive
 
-    def failing() -> Seen:
+    def failing() -> Observed:
         if program.t == step:
-            raise Trouble(0, "no more poles")
+            raise LaneError(0, "no more poles")
         return receive()
 
     program.begin()

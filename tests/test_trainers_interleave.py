@@ -30,7 +30,7 @@ from tenuto import loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
 from tenuto.envs.gym.atari import Atari, Emulators
-from tenuto.envs.gym.vector import TRAINING, Seen
+from tenuto.envs.gym.vector import TRAINING, Observed
 from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import Plan
 from tenuto.replay import TERMINATED, TRUNCATED, Replay
@@ -52,7 +52,7 @@ def slow_choice(task: Task, lane: Lane, t: jax.Array) -> tuple[Lane, jax.Array]:
 
 
 @jax.jit
-def slow_step(task: Task, lane: Lane, decided: jax.Array, seen: Seen, t: jax.Array) -> tuple[Lane, Any]:
+def slow_step(task: Task, lane: Lane, decided: jax.Array, seen: Observed, t: jax.Array) -> tuple[Lane, Any]:
     """One lane has acted and seen."""
     step = TimeStep(lane.obs, seen.reward, seen.terminated, seen.truncated)
     lane, event = loop.absorb(task, lane, step, decided, t, loop.draw(task, lane.step_key, t))
@@ -66,7 +66,7 @@ def test_replay_holds_what_is_paid_and_records_hold_the_score():
         spec = Atari("none", 3, side=8, clip_rewards=clipped)
         task = Task(Agent(Uniform()), spec, Plan(capacity=4))
         lane = START(task, jax.random.key(0))
-        seen = Seen(None, np.float32(400), np.bool_(False), np.bool_(False), np.zeros((8, 8), np.uint8))
+        seen = Observed(None, np.float32(400), np.bool_(False), np.bool_(False), np.zeros((8, 8), np.uint8))
         after, event = slow_step(task, lane, jnp.bool_(True), seen, jnp.int32(0))
         assert after.replay.reward[0] == kept
         assert event.notes["returns"] == after.episode_return == 400
@@ -188,11 +188,11 @@ class Told(NamedTuple):
 def opened(num: int) -> Told:
     crowds: list[Watched] = []
 
-    def open_crowd(seeds: Sequence[int], purpose: int) -> Watched:
+    def open_envs(seeds: Sequence[int], purpose: int) -> Watched:
         crowds.append(emulators(seeds, purpose))
         return crowds[-1]
 
-    return Told(interleave.in_groups(num, TASKS, ALL_SEEDS, open_crowd, True), crowds, {})
+    return Told(interleave.in_groups(num, TASKS, ALL_SEEDS, open_envs, True), crowds, {})
 
 
 def stopping_at(number: int) -> Callable[[], bool]:
@@ -267,7 +267,7 @@ def test_after_a_restore_every_lane_begins_a_new_game_and_nothing_learned_is_los
         assert (lane.obs == lane.obs[..., :1]).all()
         assert not lane.episode_return.any()
         assert not np.any([lane.option.length, lane.option.done])
-        assert not any(counts.any() for counts in after.state[1])
+        assert not any(counts.any() for counts in after.state[1].values())
         for crowd in told.crowds:
             assert (crowd.lives[0] == 3).all()
             assert len(crowd.lives) == 1 + told.moments["last"].t - after.t

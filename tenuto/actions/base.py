@@ -48,7 +48,7 @@ class AbstractAction(eqx.Module):
 
     @abstractmethod
     def act(
-        self, nets: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Any
+        self, nets: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Any
     ) -> tuple[Array, Bool[Array, ""]]:
         """A choice, and whether it was exploratory."""
 

@@ -39,9 +39,9 @@ class BootstrappedQ(AbstractAction):
         return ()
 
     def act(
-        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
+        self, q: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
     ) -> tuple[Array, Bool[Array, ""]]:
-        return jnp.argmax(q(obs)[mood]), jnp.bool_(False)
+        return jnp.argmax(q(obs)[episode_state]), jnp.bool_(False)
 
     def best(self, q: Nets, obs: Array, drawn: Any, choices: Discrete) -> Array:
         """What the heads hold best on average."""

@@ -44,7 +44,13 @@ class DDPG(AbstractActorCritic):
         )
 
     def act(
-        self, n: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: AbstractContinuous
+        self,
+        n: Nets,
+        obs: Array,
+        episode_state: Any,
+        epsilon: Float[Array, ""],
+        drawn: Any,
+        choices: AbstractContinuous,
     ) -> tuple[Array, Bool[Array, ""]]:
         """Every choice is a little off, so none is called exploratory."""
         return choices.disturb(self.best(n, obs, drawn, choices), self.noise * drawn), jnp.bool_(False)

@@ -33,7 +33,7 @@ class DoubleQ(AbstractAction):
         return jax.random.uniform(k_coin), choices.sample(k_choice)
 
     def act(
-        self, q: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
+        self, q: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
     ) -> tuple[Array, Bool[Array, ""]]:
         coin, random = drawn
         explored = coin < epsilon

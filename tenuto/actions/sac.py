@@ -1,4 +1,4 @@
-"""SAC (Haarnoja et al., 2018): a random actor that is paid for its entropy, at a price that adapts."""
+"""SAC (Haarnoja et al., 2018): a random actor that is rewarded for its entropy, by a temperature that adapts."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ LOG_STD = (-20.0, 2.0)  # least and most
 class SoftActorCritic(NamedTuple):
     actor: Nets
     critic: Nets
-    log_price: Float[Array, ""]  # of entropy; its exponential is known as the temperature alpha
+    log_temperature: Float[Array, ""]  # of entropy; its exponential is known as the temperature alpha
 
 
 class SAC(AbstractActorCritic):
@@ -38,11 +38,11 @@ class SAC(AbstractActorCritic):
         return SoftActorCritic(
             actor=self.make_actor(obs_size, 2 * choices.outputs, k_actor),
             critic=self.make_critics(obs_size, choices, k_critic),
-            log_price=jnp.float32(0),
+            log_temperature=jnp.float32(0),
         )
 
     def act(
-        self, n: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: Box
+        self, n: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Box
     ) -> tuple[Array, Bool[Array, ""]]:
         mean, std = self.distribution(n, obs)
         return choices.aim(mean + std * drawn), jnp.bool_(False)
@@ -64,23 +64,23 @@ class SAC(AbstractActorCritic):
         return choices.encode(choices.aim(raw)), (density - bending).sum()
 
     def value(self, n: Nets, target: Nets, obs: Array, key: Array, choices: Box) -> Float[Array, ""]:
-        """What the target critics say of a random choice, and the price of its surprise."""
+        """What the target critics say of a random choice, and its entropy bonus."""
         choice, density = self.try_out(n, obs, key, choices)
-        return target.critic(obs, choice).min() - jnp.exp(n.log_price) * density
+        return target.critic(obs, choice).min() - jnp.exp(n.log_temperature) * density
 
     def lessons(self) -> tuple[Lesson, ...]:
         return (
             Lesson(self.critic_loss, "critic"),
             Lesson(self.actor_loss, "actor"),
-            Lesson(self.price_loss, "log_price"),
+            Lesson(self.price_loss, "log_temperature"),
         )
 
     def actor_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
-        """The more cautious critic's opinion of a random choice, with the price of its surprise, to be raised."""
+        """The more cautious critic's opinion of a random choice, with its entropy bonus, to be raised."""
         choice, density = self.try_out(n, span.obs, key, choices)
-        return td.Loss((jnp.exp(n.log_price) * density - n.critic(span.obs, choice).min())[None], jnp.ones(1))
+        return td.Loss((jnp.exp(n.log_temperature) * density - n.critic(span.obs, choice).min())[None], jnp.ones(1))
 
     def price_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
-        """The price rises while there is too little entropy."""
+        """The temperature rises while there is too little entropy."""
         _, density = self.try_out(n, span.obs, key, choices)
-        return td.Loss((-n.log_price * (density - choices.outputs))[None], jnp.ones(1))
+        return td.Loss((-n.log_temperature * (density - choices.outputs))[None], jnp.ones(1))

@@ -25,7 +25,7 @@ class Uniform(AbstractAction):
         return choices.sample(key)
 
     def act(
-        self, nets: Nets, obs: Array, mood: Any, epsilon: Float[Array, ""], drawn: Any, choices: AbstractSpace
+        self, nets: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: AbstractSpace
     ) -> tuple[Array, Bool[Array, ""]]:
         return drawn, jnp.bool_(True)
 

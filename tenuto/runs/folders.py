@@ -139,7 +139,7 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
 def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
     """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
     looked up that might be somebody's code."""
-    if spelled["is"] in ("Outside", "Atari") or (not registry.is_compiled(env) and spelled["is"] in serial.KNOWN):
+    if spelled["is"] in ("GymSpec", "Atari") or (not registry.is_compiled(env) and spelled["is"] in serial.KNOWN):
         return serial.from_json(spelled)
     if isinstance(env, str) and registry.is_python(env):
         raise UserError(

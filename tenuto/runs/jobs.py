@@ -20,9 +20,9 @@ from tenuto import settings
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv, AbstractSpec, Lava, registry
 from tenuto.envs.gym.atari import Atari, Emulators
-from tenuto.envs.gym.make import inspect, maker, open_crowd
-from tenuto.envs.gym.spaces import Outside
-from tenuto.envs.gym.vector import Crowd
+from tenuto.envs.gym.make import inspect, maker, open_envs
+from tenuto.envs.gym.spaces import GymSpec
+from tenuto.envs.gym.vector import AbstractVectorEnv
 from tenuto.envs.lava import rows_of
 from tenuto.errors import UserError
 from tenuto.loop import Task
@@ -128,13 +128,13 @@ class Job:
         """What makes the environment, where it is on the host."""
         return _maker(self.request, self.given)
 
-    def open_envs(self, seeds: Sequence[int], purpose: int) -> Crowd:
+    def open_envs(self, seeds: Sequence[int], purpose: int) -> AbstractVectorEnv:
         """Environments on the host for lanes with these seeds."""
         env, request = self.env, self.request
         if isinstance(env, Atari):
             return Emulators(env, seeds, purpose)
-        assert isinstance(env, Outside)
-        return open_crowd(
+        assert isinstance(env, GymSpec)
+        return open_envs(
             self.maker(), self.given.vector, request.envs[0], env, request.scale_observations, seeds, purpose
         )
 

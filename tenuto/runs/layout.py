@@ -15,9 +15,20 @@ from tenuto.runs import storage
 
 FORMAT = storage.FORMAT
 # (last version, pattern of its arrays' names, what they are called now)
-ARRAYS: tuple[tuple[int, str, str], ...] = ((1, r"^\[1\]\.(steps|decisions)$", r"[1]['\1']"),)
-PARTS: tuple[tuple[int, str, str], ...] = ()  # (last version, name of a class in config.json, what it is called now)
-FIELDS: tuple[tuple[int, str, str, str], ...] = ()  # (last version, class as it is now, name of its field, now)
+ARRAYS: tuple[tuple[int, str, str], ...] = (
+    (1, r"^\[1\]\.(steps|decisions)$", r"[1]['\1']"),
+    (1, r"^\[0\]\.mood\b", "[0].episode_state"),
+    (1, r"\.eye\b", ".torso"),
+    (1, r"\.log_price\b", ".log_temperature"),
+)
+# (last version, name of a class in config.json, what it is called now)
+PARTS: tuple[tuple[int, str, str], ...] = ((1, "Outside", "GymSpec"),)
+# (last version, class as it is called now, name of its field, what that is called now)
+FIELDS: tuple[tuple[int, str, str, str], ...] = (
+    (1, "Agent", "one_eye", "shared_torso"),
+    (1, "Plan", "slip", "evaluation_epsilon"),
+    (1, "Atari", "sticky_when_judged", "sticky_in_evaluation"),
+)
 RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # begin the names of arrays in a checkpoint
 
 

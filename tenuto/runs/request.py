@@ -51,14 +51,14 @@ def whole(least: int, default: int | None = None) -> Any:
     return dataclasses.field(default=default, metadata={"least": least})
 
 
-def swept(change: Set) -> Any:
+def swept(change: Set, **more: bool) -> Any:
     """A field with one or several values, each of which makes lanes: `change` puts a value into a task."""
-    return dataclasses.field(default=None, metadata={"set": change})
+    return dataclasses.field(default=None, metadata={"set": change} | more)
 
 
 def later(default: Any = None) -> Any:
-    """A field that older runs do not have: left out of config.json where it has its default, so that they keep their
-    names."""
+    """A field that older runs do not have (`swept` takes `later=True`): left out of config.json where it has its
+    default, so that they keep their names."""
     return dataclasses.field(default=default, metadata={"later": True})
 
 
@@ -80,30 +80,30 @@ def _mu(task: "Task", value: float, who: str) -> "Task":
 
 
 def _horizon(task: "Task", value: float, who: str) -> "Task":
-    epsilon = task.plan.epsilon
-    _refuse_unless(value > 0, "epsilon_horizon", "be greater than 0", value)
-    if epsilon.start == epsilon.end:
+    changed = in_plan("epsilon_horizon", "epsilon.horizon")(task, value, who)
+    if task.plan.epsilon.start == task.plan.epsilon.end:
         raise UserError("--epsilon-horizon means nothing where ε is fixed: leave it out, or drop fixed from --schedule")
-    return in_plan("epsilon", lambda value: dataclasses.replace(epsilon, horizon=value))(task, value, who)
+    return changed
 
 
-def in_plan(name: str, made: Callable[[float], Any] = float, most: float = math.inf, zero: bool = True) -> Set:
-    """Puts a value into this field of the plan."""
+def in_plan(name: str, path: str = "", most: float | None = None) -> Set:
+    """Puts the value of a field into the plan, at a path such as `epsilon.horizon` where it has not the field's name.
+    It must be greater than 0, or lie between 0 and `most`."""
 
     def change(task: "Task", value: float, who: str) -> "Task":
-        if most < math.inf:
-            _refuse_unless(0 <= value <= most, name, f"lie between 0 and {most:g}", value)
-        elif not zero:
-            _refuse_unless(value > 0, name, "be greater than 0", value)
-        fields: Any = {name: made(value)}
-        return dataclasses.replace(task, plan=dataclasses.replace(task.plan, **fields))
+        if most is not None and not 0 <= value <= most:
+            raise UserError(f"{flag(name)} must lie between 0 and {most:g}, not {value}")
+        if most is None and value <= 0:
+            raise UserError(f"{flag(name)} must be greater than 0, not {value}")
+        return dataclasses.replace(task, plan=_replaced(task.plan, (path or name).split("."), value))
 
     return change
 
 
-def _refuse_unless(holds: bool, name: str, must: str, value: float) -> None:
-    if not holds:
-        raise UserError(f"{flag(name)} must {must}, not {value}")
+def _replaced(part: Any, path: Sequence[str], value: Any) -> Any:
+    first, *rest = path
+    new = _replaced(getattr(part, first), rest, value) if rest else value
+    return dataclasses.replace(part, **{first: new})
 
 
 def flag(name: str) -> str:
@@ -142,7 +142,7 @@ class Asked:
     """Exponent(s) μ of ez-greedy's zeta distribution, above 1; by default 1.25, on Atari games 2."""
     gamma: Numbers = swept(in_plan("gamma", most=1.0))
     """Discount(s) per step; by default the setting's (chain 0.99 or 0.999, else 0.99)."""
-    learning_rate: Numbers = swept(in_plan("learning_rate", zero=False))
+    learning_rate: Numbers = swept(in_plan("learning_rate"))
     """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
     epsilon_horizon: Numbers = swept(_horizon)
     """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""

@@ -11,7 +11,7 @@ from tenuto.agents import Agent
 from tenuto.bandit import Constant, SlidingWindowUCB
 from tenuto.envs import Chain, Lava, Pendulum
 from tenuto.envs.gym.atari import Atari
-from tenuto.envs.gym.spaces import Outside
+from tenuto.envs.gym.spaces import GymSpec
 from tenuto.errors import UserError
 from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Task
@@ -25,7 +25,7 @@ KNOWN: dict[str, type] = {
     for part in (
         *(Task, Agent, Plan, Schedule, Periodic, Polyak, Constant, SlidingWindowUCB),
         *(DoubleQ, BootstrappedQ, Uniform, DDPG, SAC, Joint, Zeta, SkipQ, Uncertain, Figar),
-        *(Chain, Lava, Pendulum, Atari, Outside, Discrete, Box, Timed),
+        *(Chain, Lava, Pendulum, Atari, GymSpec, Discrete, Box, Timed),
     )
 }
 

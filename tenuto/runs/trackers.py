@@ -7,13 +7,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
-from tenuto.errors import UserError, unknown
+from tenuto.errors import UserError, demand
 
 
 class AbstractTracker(ABC):
-    """Hears of every chunk's numbers, lane by lane."""
+    """Hears of every chunk's numbers, lane by lane. What was logged after the step `since` will be logged again."""
+
+    name: ClassVar[str]  # as --track names it, and the extra that installs it
+    package: ClassVar[str]  # that it needs
+
+    @abstractmethod
+    def __init__(self, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int):
+        """A tracker for the run of this name in this folder."""
 
     @abstractmethod
     def log(self, step: int, lanes: Sequence[dict[str, Any]]) -> None:
@@ -27,8 +34,10 @@ class AbstractTracker(ABC):
 class TensorBoard(AbstractTracker):
     """Event files in the run's folder `tensorboard/`, a run per lane: `tensorboard --logdir DIR`."""
 
+    name, package = "tensorboard", "tensorboardX"
+
     def __init__(self, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int):
-        writers = _needs("tensorboardX", "tensorboard")
+        writers = _needs(type(self))
         rest = {"purge_step": since + 1, "filename_suffix": f".{since}"}  # which are dropped, and no file twice
         self._writers = [
             writers.SummaryWriter(str(folder / "tensorboard" / lane_name(i, lane)), **rest)
@@ -49,8 +58,10 @@ class TensorBoard(AbstractTracker):
 class WeightsAndBiases(AbstractTracker):
     """A run per lane, all in one group. `WANDB_MODE=offline` keeps it on this machine, in the run's folder."""
 
+    name, package = "wandb", "wandb"
+
     def __init__(self, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int):
-        wandb = _needs("wandb", "wandb")
+        wandb = _needs(type(self))
         place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:6]  # a job may be done in two folders
         self._runs = [
             wandb.init(
@@ -75,24 +86,22 @@ class WeightsAndBiases(AbstractTracker):
             run.finish()
 
 
-TRACKERS = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+TRACKERS: dict[str, type[AbstractTracker]] = {kind.name: kind for kind in (TensorBoard, WeightsAndBiases)}
 
 
 def open_tracker(
     kind: str, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int = 0
 ) -> AbstractTracker:
-    """A tracker of this kind for a run; what was logged after the step `since` is about to be logged again."""
-    if kind not in TRACKERS:
-        raise unknown("tracker", kind, TRACKERS, "these two there are")
+    """A tracker of this kind for a run."""
+    demand("tracker", kind, TRACKERS, f"available: {', '.join(TRACKERS)}")
     return TRACKERS[kind](folder, name, lanes, since)
 
 
 def check(kinds: Sequence[str]) -> None:
     """Say before a run begins what a tracker would lack."""
     for kind in kinds:
-        if kind not in TRACKERS:
-            raise unknown("tracker", kind, TRACKERS, "these two there are")
-        _needs({"tensorboard": "tensorboardX"}.get(kind, kind), kind)
+        demand("tracker", kind, TRACKERS, f"available: {', '.join(TRACKERS)}")
+        _needs(TRACKERS[kind])
 
 
 def lane_name(number: int, lane: dict[str, Any]) -> str:
@@ -101,10 +110,11 @@ def lane_name(number: int, lane: dict[str, Any]) -> str:
     return re.sub(r"[^\w.=+-]+", "-", f"lane{number}_{values}")
 
 
-def _needs(module: str, extra: str) -> ModuleType:
+def _needs(kind: type[AbstractTracker]) -> ModuleType:
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(kind.package)
     except ImportError:
         raise UserError(
-            f"tracking by {extra} needs the package {module}: pip install 'tenuto[{extra}]', or leave --track out"
+            f"tracking by {kind.name} needs the package {kind.package}: pip install 'tenuto[{kind.name}]', or leave "
+            "--track out"
         ) from None

@@ -25,7 +25,7 @@ SCHEDULES = {"linear": "ε falls from 1 to 0.01 over the first 200,000 steps"}
 
 # How games are shown and played. The paper says frame skip, size and stack only: the rest is as released in `text`.
 PUBLISHED = {
-    **{"all_actions": False, "brightest_of_two": False, "sticky": 0.25, "sticky_when_judged": 0.0},
+    **{"all_actions": False, "brightest_of_two": False, "sticky": 0.25, "sticky_in_evaluation": 0.0},
     **{"idle_start": 120, "fire_start": True, "life_is_episode": True, "clip_rewards": False},
     **{"longest": 10_000, "scale": 1.0},
 }
@@ -35,7 +35,8 @@ GAMES: dict[str, dict[str, Any]] = {"released": PUBLISHED, "text": PUBLISHED, "s
 HIDDEN = (512,)
 PLAN = {
     **{"gamma": 0.99, "learning_rate": 1e-4, "batch": 32, "learn_every": 4, "learning_starts": 10_000, "clip": 40.0},
-    **{"epsilon": linear(1.0, 0.01, 200_000), "target": Periodic(500), "slip": 0.001, "precision": "tensorfloat32"},
+    **{"epsilon": linear(1.0, 0.01, 200_000), "target": Periodic(500), "precision": "tensorfloat32"},
+    "evaluation_epsilon": 0.001,
 }
 SKIP = {"before": (), "embed": 10, "after": HIDDEN}
 OPTIONS = {"before": (), "embed": 10, "after": HIDDEN, "one_embedding": True}
@@ -91,7 +92,7 @@ def composition(agent: str, setting: str) -> Agent:
     action, learned = whole.action, isinstance(whole.extension, AbstractLearnedExtension)
     if whole.extension.uses_lam and isinstance(action, DoubleQ):
         action = dataclasses.replace(action, init_weights=ROWS[setting].parts[Uncertain]["init_weights"])
-    return dataclasses.replace(whole, action=action, one_eye=learned and isinstance(action, DoubleQ))
+    return dataclasses.replace(whole, action=action, shared_torso=learned and isinstance(action, DoubleQ))
 
 
 FAMILY = Family("atari", SETTINGS, SCHEDULES, BUDGET, lambda budget: Rhythm(10_000, 3), assemble)

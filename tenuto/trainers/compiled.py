@@ -84,7 +84,7 @@ def make_train(task: Task) -> Callable[[Array], tuple[Networks, Chunk]]:
 
     It gives what the lane has learned and a row per finished episode (`Chunk`). The plan says how long it trains:
     `steps`, or `episodes` where those are not given. Nothing is written and nothing can be stopped: `tenuto.train` does
-    that, and gives the same bits for the same seeds.
+    that, and gives the same for the same seeds, but for rounding.
     """
     env, plan = compiled_env(task), task.plan
     every = plan.learn_every

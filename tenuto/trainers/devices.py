@@ -1,6 +1,8 @@
-"""How JAX is set up, unless it is in use already: by the command line, `tenuto.train`, benchmarks and tests."""
+"""How JAX is set up: by the command line, benchmarks and tests for good, by `tenuto.train` as long as it trains."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -10,8 +12,32 @@ import jax
 XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
 
 
+PRECISION = "jax_default_matmul_precision"  # a GPU would round factors to 10 bits (TF32)
+
+
 def start_jax() -> None:
-    """One CPU device per core, full float32 products, and a compilation cache that outlives the process."""
+    """One CPU device per core, a compilation cache that outlives the process, and full float32 products."""
+    start_devices()
+    jax.config.update(PRECISION, "float32")
+
+
+@contextlib.contextmanager
+def in_full_precision() -> Iterator[None]:
+    """JAX as training needs it; afterwards products have the precision that the user set.
+
+    The setting is that of the process, not of this thread: trainers call compiled programs from threads of their own.
+    """
+    start_devices()
+    before = getattr(jax.config, PRECISION)
+    jax.config.update(PRECISION, "float32")
+    try:
+        yield
+    finally:
+        jax.config.update(PRECISION, before)
+
+
+def start_devices() -> None:
+    """One CPU device per core, and a compilation cache on disk; where JAX is in use already, it stays as it is."""
     os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
@@ -22,7 +48,6 @@ def start_jax() -> None:
         home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         jax.config.update("jax_compilation_cache_dir", str(home / "tenuto" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-    jax.config.update("jax_default_matmul_precision", "float32")  # a GPU would round factors to 10 bits (TF32)
 
 
 def on_cpu() -> bool:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tenuto.envs.gym.vector import JUDGING, TRAINING, Crowd, Trouble
+from tenuto.envs.gym.vector import EVALUATING, TRAINING, AbstractVectorEnv, LaneError
 from tenuto.errors import UserError
 from tenuto.loop import Networks, Task
 from tenuto.trainers import host_step, program
@@ -32,7 +32,7 @@ from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError,
 class HostProgram:
     """Lanes that each have an environment of their own outside of the program.
 
-    `open_crowd` gives environments for these seeds, for training or evaluation. On a CPU there are MIN_LANES rows or
+    `open_envs` gives environments for these seeds, for training or evaluation. On a CPU there are MIN_LANES rows or
     more, for the reason `CompiledProgram` gives.
     """
 
@@ -40,7 +40,7 @@ class HostProgram:
         self,
         tasks: Sequence[Task],
         seeds: Sequence[int],
-        open_crowd: Callable[[Sequence[int], int], Crowd],
+        open_envs: Callable[[Sequence[int], int], AbstractVectorEnv],
         overlap: bool = False,
         first_lane: int = 0,
     ):
@@ -54,9 +54,9 @@ class HostProgram:
         self._seeds = list(seeds)
         self._idle = tasks[0].env.actions.example()
         self._tasks, self._keys = to_device(stacked), to_device(keys)
-        self._open = open_crowd
-        self._crowd = open_crowd(self._seeds, TRAINING)
-        self._evaluation_crowd: Crowd | None = None
+        self._open = open_envs
+        self._envs = open_envs(self._seeds, TRAINING)
+        self._evaluation_envs: AbstractVectorEnv | None = None
         self._chosen: NextOption | None = None  # None where it has still to be chosen
         self._cache, self._buffer, self._evaluation_buffer = CallCache(), HostBuffer(), HostBuffer()
         self._updated: int | None = None  # the step at which an environment failed after the update made there
@@ -66,7 +66,7 @@ class HostProgram:
         """Every lane before its first step."""
         self._lanes, self._running = program.start(self._tasks, self._keys)
         self._lanes = host_step.first_observed(
-            self._tasks, self._lanes, pad(self._rows, self._checked(self._crowd.reset))
+            self._tasks, self._lanes, pad(self._rows, self._checked(self._envs.reset))
         )
         self.t, self._chosen, self._updated = 0, None, None
 
@@ -96,7 +96,7 @@ class HostProgram:
                     lanes.draw(self.t)
                 if self._overlap and self._update_follows(self.t) and self.t != self._updated:
                     lanes.update(self.t % self.learn_every)
-                shown = pad(self._rows, self._checked(self._crowd.receive))
+                shown = pad(self._rows, self._checked(self._envs.receive))
                 due = (self.t + 1) % self.learn_every == 0
                 lanes.step(shown, learn=due and not self._overlap and self._update_follows(self.t + 1))
                 self.t += 1
@@ -120,7 +120,7 @@ class HostProgram:
         return t - t % self.learn_every - self.learn_every >= self.first_update
 
     def _send(self, actions: np.ndarray, held: np.ndarray) -> None:
-        self._checked(lambda: self._crowd.send(finite_actions(actions, self.lanes, self._idle), held[: self.lanes]))
+        self._checked(lambda: self._envs.send(finite_actions(actions, self.lanes, self._idle), held[: self.lanes]))
 
     def _summary(self, events: list[np.ndarray], before: np.ndarray, began: int) -> Chunk:
         stream = host_step.unpack_events(events, began, self.t)
@@ -133,15 +133,15 @@ class HostProgram:
     def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
         """Evaluate every lane as it is now; None if it was asked to stop. Episodes begin the same at every evaluation
         (in a vector environment only the first does)."""
-        if self._evaluation_crowd is None:
+        if self._evaluation_envs is None:
             try:
-                self._evaluation_crowd = self._open(self._seeds, JUDGING)
+                self._evaluation_envs = self._open(self._seeds, EVALUATING)
             except UserError as problem:
                 raise EnvError(f"step {self.t}: environments for the evaluation: {problem}") from problem
         networks = program.networks(self._tasks, self._lanes)
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_FOLD), self.t))(self._keys)
         evaluator = Evaluator(self._tasks, networks, self._lanes.obs, keys, self._cache, self._evaluation_buffer)
-        given = evaluator, self._evaluation_crowd, self._rows, self._idle, self.t, episodes
+        given = evaluator, self._evaluation_envs, self._rows, self._idle, self.t, episodes
         found = self._checked(partial(evaluate, *given, stacks=self._tasks.env.screens, stop=stop))
         if found is None:
             return None
@@ -153,7 +153,7 @@ class HostProgram:
 
     def journal(self) -> dict[str, np.ndarray]:
         """How to bring the environments back to where they are; and whether this step's update was made already."""
-        return self._crowd.journal() | ({} if self._updated is None else {"updated": np.asarray(self._updated)})
+        return self._envs.journal() | ({} if self._updated is None else {"updated": np.asarray(self._updated)})
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
@@ -171,7 +171,7 @@ class HostProgram:
         self._updated = int(journal["updated"]) if "updated" in journal else None
         obs = np.array(host_step.last_shown(self._tasks, self._lanes))[: self.lanes]
         returns = np.asarray(self._lanes.episode_return)[: self.lanes]
-        same = self._checked(lambda: self._crowd.restore(journal, obs, returns))
+        same = self._checked(lambda: self._envs.restore(journal, obs, returns))
         if same.all():
             return []
         restarted = host_step.restart(self._tasks, self._lanes, pad(self._rows, obs), jnp.int32(t))
@@ -190,15 +190,15 @@ class HostProgram:
 
     def close(self) -> None:
         """Let go of the environments."""
-        for crowd in (self._crowd, self._evaluation_crowd):
-            if crowd is not None:
-                crowd.close()
+        for envs in (self._envs, self._evaluation_envs):
+            if envs is not None:
+                envs.close()
 
     def _checked(self, call: Callable[[], Any]) -> Any:
         """The result of a call to environments; if one fails, the error says in which lane and at which step."""
         try:
             return call()
-        except Trouble as trouble:
+        except LaneError as trouble:
             lane = trouble.lane
             where = "" if lane is None else f"lane {self._first_lane + lane} (seed {self._seeds[lane]}), "
             raise EnvError(f"{where}step {self.t}: {trouble.what}") from trouble.__cause__

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from tenuto import loop
-from tenuto.envs.gym.vector import Crowd, Trouble
+from tenuto.envs.gym.vector import AbstractVectorEnv, LaneError
 from tenuto.hold import Held
 from tenuto.loop import Networks, Task
 from tenuto.trainers.buffers import CallCache, HostBuffer, Layout, Leaves, jit_in_place, read_buffer, to_host
@@ -17,7 +17,7 @@ from tenuto.trainers.program import pad
 from tenuto.types import Option
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What the evaluated lanes see before a step, lane by lane."""
 
     shown: Any
@@ -34,7 +34,7 @@ class Shapes(NamedTuple):
 def compiled_calls(shapes: Shapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """To update observations by what is seen, and to decide by them."""
 
-    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Seen]:
+    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Observed]:
         task, seen = shapes.tasks.unpack(tasks), read_buffer(written, len(obs), shapes.seen)
         return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen
 
@@ -65,26 +65,26 @@ class Evaluator:
         self._obs, self._keys = jnp.zeros_like(obs), jax.random.key_data(keys)
         self._cache, self._buffer = cache, buffer
 
-    def view(self, seen: Seen) -> None:
+    def view(self, seen: Observed) -> None:
         """Update the observations."""
         written, (view, _) = self._given(seen)
         self._obs = self._cache.launch(view, self._obs, self._tasks, written)
         self._obs.block_until_ready()  # it has read what is written over next
 
-    def decide(self, seen: Seen) -> tuple[Array, Array]:
+    def decide(self, seen: Observed) -> tuple[Array, Array]:
         """Update the observations; every lane's best action by them, and for how long."""
         written, (_, decide) = self._given(seen)
         given = self._tasks, written, self._networks, self._keys
         self._obs, action, length = self._cache.launch(decide, self._obs, *given)
         return action, length
 
-    def _given(self, seen: Seen) -> tuple[Array, Any]:
+    def _given(self, seen: Observed) -> tuple[Array, Any]:
         return self._buffer.write(seen), self._cache.get(compiled_calls, Shapes(*self._layouts, Layout.of(seen)))
 
 
 def evaluate(
     evaluator: Evaluator,
-    crowd: Crowd,
+    envs: AbstractVectorEnv,
     rows: np.ndarray,
     idle: Any,
     t: int,
@@ -98,7 +98,7 @@ def evaluate(
     `rows` are those of the program, padding included; `idle` is an action for lanes that have diverged. Where `stacks`,
     an observation is made of several frames, so it is updated at every step and not only when a decision is due.
     """
-    shown = crowd.reset_at(t)
+    shown = envs.reset_at(t)
     num = len(shown)
     lanes, over, clock = np.arange(num), np.ones(num, bool), 0
     returns = np.zeros((num, episodes), np.float32)
@@ -109,22 +109,22 @@ def evaluate(
             return None
         due = active & (held.left == 0)
         now = np.minimum(episode, episodes - 1)
-        seen = pad(rows, Seen(shown, over, np.full(num, clock, np.int32)))
+        seen = pad(rows, Observed(shown, over, np.full(num, clock, np.int32)))
         if due.any():
             action, length = evaluator.decide(seen)
             held = held.follow(due, finite_actions(action, num, idle), np.asarray(length)[:num])
             decisions[lanes, now] += due
         elif stacks:
             evaluator.view(seen)
-        result = crowd.step(np.stack(held.actions), active)
+        result = envs.step(np.stack(held.actions), active)
         returns[lanes, now] += np.where(active, result.reward, 0)
         steps[lanes, now] += active
         shown, over = result.fresh, active & (result.terminated | result.truncated)
         held = held.stepped(active).ended(over)
         episode += over
         clock += 1
-        if clock > episodes * crowd.longest_episode:
-            raise Trouble(None, "an evaluation did not end: give the vector environment a time limit")
+        if clock > episodes * envs.longest_episode:
+            raise LaneError(None, "an evaluation did not end: give the vector environment a time limit")
     return returns, steps, decisions
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from tenuto import loop, recorded
-from tenuto.envs.gym.vector import Seen
+from tenuto.envs.gym.vector import Observed
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
 from tenuto.nets import last_layers
@@ -69,11 +69,11 @@ def choose(tasks: Task, lanes: Lane, t: Clock, drawn: Draws) -> NextOption:
 
 
 def absorb_and_choose(
-    tasks: Task, lanes: Lane, chosen: NextOption, seen: Seen, t: Clock, now: Draws, then: Draws, *, learn: bool
+    tasks: Task, lanes: Lane, chosen: NextOption, seen: Observed, t: Clock, now: Draws, then: Draws, *, learn: bool
 ) -> tuple[Lane, Event, NextOption]:
     """Absorb step t of every lane, learn if an update is due, and choose for step t + 1."""
 
-    def one(task: Task, lane: Lane, chosen: NextOption, seen: Seen, drawn: Draws) -> tuple[Lane, Event]:
+    def one(task: Task, lane: Lane, chosen: NextOption, seen: Observed, drawn: Draws) -> tuple[Lane, Event]:
         over = jnp.asarray(seen.terminated) | seen.truncated
         after = lane.obs if seen.obs is None else task.env.view(lane.obs, jnp.asarray(seen.obs), jnp.bool_(False))
         fresh = task.env.view(lane.obs, jnp.asarray(seen.fresh), over)
@@ -264,7 +264,7 @@ class DeviceLanes:
         self._update_asked = False  # whether the first part was asked for before there was anything compiled
         self.just_updated = False  # whether an update or a part of one was made since the last step
 
-    def step(self, shown: Seen, learn: bool) -> None:
+    def step(self, shown: Observed, learn: bool) -> None:
         """Absorb a step and choose for the next one; with an update between the two, if it is to learn."""
         if self._calls is None:
             shapes = self._shapes(shown)
@@ -341,7 +341,7 @@ class DeviceLanes:
         zeros = jax.tree.map(lambda x, is_lower: jnp.zeros(x.shape, jnp.bfloat16 if is_lower else x.dtype), nets, lower)
         return to_device(zeros)
 
-    def _shapes(self, shown: Seen) -> StepShapes:
+    def _shapes(self, shown: Observed) -> StepShapes:
         copied = []
         for name in ACTING:
             lower = [i for i, is_lower in enumerate(jax.tree.leaves(getattr(self._lower, name))) if is_lower]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tenuto.envs.gym.vector import Crowd
+from tenuto.envs.gym.vector import AbstractVectorEnv
 from tenuto.loop import Networks, Task
 from tenuto.trainers.devices import on_cpu
 from tenuto.trainers.host import HostProgram
@@ -111,12 +111,12 @@ def in_groups(
     num: int,
     tasks: Sequence[Task],
     seeds: Sequence[int],
-    open_crowd: Callable[[Sequence[int], int], Crowd],
+    open_envs: Callable[[Sequence[int], int], AbstractVectorEnv],
     overlap: bool,
 ) -> Program:
     """A program whose lanes take turns in `num` groups."""
     bounds = [round(i * len(tasks) / num) for i in range(num + 1)]
-    programs = [HostProgram(tasks[a:b], seeds[a:b], open_crowd, overlap, first_lane=a) for a, b in pairwise(bounds)]
+    programs = [HostProgram(tasks[a:b], seeds[a:b], open_envs, overlap, first_lane=a) for a, b in pairwise(bounds)]
     return programs[0] if num == 1 else Interleaved(programs)
 
 

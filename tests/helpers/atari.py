@@ -9,7 +9,7 @@ import numpy as np
 
 from tenuto import loop, nets
 from tenuto.envs.gym.atari import Atari, Emulators
-from tenuto.envs.gym.vector import Seen
+from tenuto.envs.gym.vector import Observed
 from tenuto.extensions import Joint, Zeta
 from tenuto.loop import Brain, Lane, Task
 from tenuto.schedules import fixed
@@ -49,7 +49,7 @@ class Watched(Emulators):
         self._note()
         return screens
 
-    def receive(self) -> Seen:
+    def receive(self) -> Observed:
         seen = super().receive()
         self.rewards.append(self._reward.copy())
         self.games_over.append(self._over.copy())
@@ -78,7 +78,7 @@ BATCH, EXTENSION_BATCH = 8, 12
 SPEC = Atari("road_runner", 18, **(atari.GAMES["released"] | {"side": SIDE, "longest": 60}))
 
 
-def tiny(agent: str, one_eye: bool | None = None, env: Atari = SPEC, **plan: Any) -> Task:
+def tiny(agent: str, shared_torso: bool | None = None, env: Atari = SPEC, **plan: Any) -> Task:
     """An agent of the released setting with small networks, which learns after eight steps. They start uniform, which
     compiles sooner."""
     task = assembled(agent, "released", "road_runner")
@@ -91,8 +91,8 @@ def tiny(agent: str, one_eye: bool | None = None, env: Atari = SPEC, **plan: Any
     whole = task.agent
     longest = {} if isinstance(whole.extension, Joint | Zeta) else {"max_length": J}
     whole = dataclasses.replace(whole, action=fit(whole.action), extension=fit(whole.extension, **longest))
-    if one_eye is not None:
-        whole = dataclasses.replace(whole, one_eye=one_eye)
+    if shared_torso is not None:
+        whole = dataclasses.replace(whole, shared_torso=shared_torso)
     sizes = {"learning_starts": 8, "capacity": STORED, "batch": BATCH, "extension_batch": EXTENSION_BATCH}
     changed: dict[str, Any] = {"learning_rate": 1e-3, "epsilon": fixed(0.0), "clip": 0.1} | sizes | plan
     return Task(whole, env, dataclasses.replace(task.plan, **changed))
@@ -121,10 +121,10 @@ def heads_by_hand(heads: Any) -> Layers:
     return [(joint, np.asarray(heads.state.bias, np.float64)), *layers_by_hand(heads.rest)]
 
 
-def filters_by_hand(eye: nets.Convolutions) -> Layers:
+def filters_by_hand(torso: nets.Convolutions) -> Layers:
     """Filters (outputs, side, side, channels): the pixels of a block lie together in the product's matrix."""
     layers = []
-    for layer in eye.layers:
+    for layer in torso.layers:
         side, stride, outputs = layer.filters
         reach = side // stride
         blocks = np.asarray(layer.product.weight, np.float64).reshape(outputs, reach, reach, stride, stride, -1)
@@ -133,9 +133,9 @@ def filters_by_hand(eye: nets.Convolutions) -> Layers:
     return layers
 
 
-def by_name(eye: Any, q: Any = None, extension: Any = None) -> Numbers:
+def by_name(torso: Any, q: Any = None, extension: Any = None) -> Numbers:
     """Networks (or what has their shape, as an optimiser's moments) as plain arrays."""
-    parts = {"eye": filters_by_hand(eye)}
+    parts = {"torso": filters_by_hand(torso)}
     if q is not None:
         parts["q"] = layers_by_hand(q)
     if extension is not None:
@@ -150,7 +150,7 @@ def by_name(eye: Any, q: Any = None, extension: Any = None) -> Numbers:
 
 
 def brain_by_name(brain: Brain) -> Numbers:
-    return by_name(brain.action.eye, brain.action.rest, brain.extension)
+    return by_name(brain.action.torso, brain.action.rest, brain.extension)
 
 
 STRIDES = (4, 2, 1)
@@ -213,7 +213,7 @@ class Tape:
 def see(tape: Tape, images: np.ndarray) -> np.ndarray:
     x = images.astype(np.float64)
     for i, stride in enumerate(STRIDES):
-        x = tape.relu(tape.convolve(f"eye {i}", x, stride))
+        x = tape.relu(tape.convolve(f"torso {i}", x, stride))
     tape.back.append(lambda slope: slope.reshape(x.shape))
     return x.reshape(len(x), -1)
 

@@ -14,8 +14,8 @@ from gymnasium.wrappers import TimeLimit
 
 from helpers.tasks import tiny_task
 from helpers.trees import on_host
-from tenuto.envs.gym.spaces import Interface
-from tenuto.envs.gym.vector import JUDGING, TRAINING, Separate
+from tenuto.envs.gym.spaces import Codec
+from tenuto.envs.gym.vector import EVALUATING, TRAINING, PerLane
 from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
 from tenuto.runs.jobs import Given, Job, job_for
@@ -67,7 +67,7 @@ def several(make: Callable[[], Any], mode: AutoresetMode) -> Callable[[int], Syn
     return lambda n: SyncVectorEnv([make] * n, autoreset_mode=mode)
 
 
-WALK = Interface.of(Walk(), "walk")
+WALK = Codec.of(Walk(), "walk")
 
 
 def job_of(make: Callable[..., Any] = limited, vector: bool = False, **changed: Any) -> Job:
@@ -87,14 +87,14 @@ class Opened(NamedTuple):
 
 
 def opened(seeds: tuple[int, ...] = SEEDS, make: Callable[[], Any] = limited) -> Opened:
-    envs: dict[int, list[Any]] = {TRAINING: [], JUDGING: []}
+    envs: dict[int, list[Any]] = {TRAINING: [], EVALUATING: []}
 
-    def crowd_of(seeds: Any, purpose: int) -> Separate:
+    def crowd_of(seeds: Any, purpose: int) -> PerLane:
         def one() -> Any:
             envs[purpose].append(make())
             return envs[purpose][-1]
 
-        return Separate(one, WALK, seeds, purpose)
+        return PerLane(one, WALK, seeds, purpose)
 
     return Opened(host.HostProgram([TASK] * len(seeds), seeds, crowd_of), envs)
 

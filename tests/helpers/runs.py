@@ -119,7 +119,7 @@ class Linear(AbstractAction):
         k_coin, k_choice = jax.random.split(key)
         return jax.random.uniform(k_coin), choices.sample(k_choice)
 
-    def act(self, nets: Any, obs: Any, mood: Any, epsilon: Any, drawn: Any, choices: Any) -> tuple[Any, Any]:
+    def act(self, nets: Any, obs: Any, episode_state: Any, epsilon: Any, drawn: Any, choices: Any) -> tuple[Any, Any]:
         explored = drawn[0] < epsilon
         return jnp.where(explored, drawn[1], self.best(nets, obs, drawn, choices)), explored
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from tenuto.envs.base import AbstractSpec
-from tenuto.envs.gym.vector import JUDGING, Forgetful, Seen, Trouble, episode_seed
+from tenuto.envs.gym.vector import EVALUATING, AbstractUnsaved, LaneError, Observed, episode_seed
 from tenuto.errors import UserError, unknown
 from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import ObsSize
@@ -67,7 +67,7 @@ class Atari(AbstractSpec):
     side: int = eqx.field(static=True, default=84)  # of a screen, in pixels; it is grey
     depth: int = eqx.field(static=True, default=4)  # screens in an observation
     sticky: float = eqx.field(static=True, default=0.25)  # probability per frame that the last action goes on
-    sticky_when_judged: float = eqx.field(static=True, default=0.25)
+    sticky_in_evaluation: float = eqx.field(static=True, default=0.25)
     idle_start: int = eqx.field(static=True, default=0)  # at a game's start, fewer than so many frames go by,
     fire_start: bool = eqx.field(static=True, default=False)  # the last with the fire button pressed, if it is used
     life_is_episode: bool = eqx.field(static=True, default=False)  # episodes end with a life; the game goes on
@@ -144,7 +144,7 @@ def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
         "img_width": spec.side,
         "grayscale": True,
         "stack_num": 1,  # screens are stacked on the device
-        "repeat_action_probability": spec.sticky_when_judged if purpose == JUDGING else spec.sticky,
+        "repeat_action_probability": spec.sticky_in_evaluation if purpose == EVALUATING else spec.sticky,
         "full_action_space": spec.all_actions,
         "continuous": False,
         "noop_max": spec.idle_start,
@@ -227,7 +227,7 @@ def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2, thread_name_prefix="next-game")
 
 
-class Emulators(Forgetful):
+class Emulators(AbstractUnsaved):
     """Emulators for each lane. A step is sent to all of them and goes on in threads until it is received. After a
     resume each lane begins a new game."""
 
@@ -257,7 +257,7 @@ class Emulators(Forgetful):
         self._ahead = []
         return np.stack([screen for screen, _ in begun])
 
-    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Observed:
         """Lanes that are not active show zeros."""
         self.send(actions, active=active)
         return self.receive()
@@ -274,10 +274,10 @@ class Emulators(Forgetful):
         for lane in lanes:
             self._pairs[lane].send(self._actions[lane])
 
-    def receive(self) -> Seen:
+    def receive(self) -> Observed:
         return _asked(self._receive)
 
-    def _receive(self) -> Seen:
+    def _receive(self) -> Observed:
         """A lane that is bound to go on with its action does so at once."""
         num, spec = len(self._pairs), self._spec
         screens, reward = np.zeros((num, spec.side, spec.side), np.uint8), np.zeros(num, np.float32)
@@ -294,7 +294,7 @@ class Emulators(Forgetful):
             elif self._held[lane]:
                 self._go_on([lane])
                 self._ahead.append(lane)
-        return Seen(None, reward, terminated, truncated, screens)
+        return Observed(None, reward, terminated, truncated, screens)
 
     def close(self) -> None:
         for pair in self._pairs:
@@ -306,7 +306,7 @@ def _asked(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Exception as problem:
-        raise Trouble(None, f"the emulators failed ({type(problem).__name__}: {problem})") from problem
+        raise LaneError(None, f"the emulators failed ({type(problem).__name__}: {problem})") from problem
 
 
 class Game(gymnasium.Env[np.ndarray, Any]):
@@ -327,7 +327,7 @@ class Game(gymnasium.Env[np.ndarray, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
         self.close()
-        self._emulator = Emulators(self._game, [int(self.np_random.integers(2**31))], JUDGING)
+        self._emulator = Emulators(self._game, [int(self.np_random.integers(2**31))], EVALUATING)
         self._see(self._emulator.reset()[0], begins=True)
         return self._obs.copy(), {}
 

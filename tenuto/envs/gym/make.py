@@ -10,8 +10,8 @@ import equinox as eqx
 import gymnasium
 
 from tenuto.envs.gym import vector as vectors
-from tenuto.envs.gym.spaces import Interface, Outside
-from tenuto.envs.gym.vector import JUDGING, Crowd, Separate, Together
+from tenuto.envs.gym.spaces import Codec, GymSpec
+from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv, NativeVector, PerLane
 from tenuto.errors import UserError
 
 
@@ -27,7 +27,7 @@ def maker(name: str, args: str = "") -> Callable[..., Any]:
         ) from None
 
     def make(**more: Any) -> Any:
-        # What Gymnasium's checker looks at in every step, `Interface.read` does faster.
+        # What Gymnasium's checker looks at in every step, `Codec.read` does faster.
         return gymnasium.make(name, disable_env_checker=True, **(given | more))
 
     return make
@@ -50,8 +50,8 @@ def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
     return env
 
 
-def inspect(make: Callable[..., Any], vector: bool, name: str, scale: bool) -> Interface:
-    """The interface of what a maker makes."""
+def inspect(make: Callable[..., Any], vector: bool, name: str, scale: bool) -> Codec:
+    """How observations and actions of what a maker makes are read."""
     env = made(make, name, 1) if vector else made(make, name)
     if vector and not isinstance(env, gymnasium.vector.VectorEnv):
         env.close()
@@ -60,35 +60,35 @@ def inspect(make: Callable[..., Any], vector: bool, name: str, scale: bool) -> I
             "gymnasium.vector.VectorEnv of so many, or take no argument and make a single environment"
         )
     try:
-        return Interface.of(env, name, scale)
+        return Codec.of(env, name, scale)
     finally:
         with contextlib.suppress(Exception):
             env.close()
 
 
-def open_crowd(
+def open_envs(
     make: Callable[..., Any],
     vector: bool,
     name: str,
-    spec: Outside,
+    spec: GymSpec,
     scale: bool,
     seeds: Sequence[int],
     purpose: int,
-) -> Crowd:
+) -> AbstractVectorEnv:
     """Environments for lanes with these seeds, if they still have the spaces that the run was made for."""
-    interface = inspect(make, vector, name, scale)
-    if not same(interface.spec, spec):
+    codec = inspect(make, vector, name, scale)
+    if not same(codec.spec, spec):
         raise UserError(
             f"{name} has other spaces now than when this run was made: bring the environment back to what it was, or "
             "start anew in another folder"
         )
     if vector:
-        return Together(functools.partial(made, make, name), interface, seeds, purpose)
+        return NativeVector(functools.partial(made, make, name), codec, seeds, purpose)
 
-    longest = vectors.LONGEST_EPISODE if purpose == JUDGING else None
-    return Separate(functools.partial(made, make, name), interface, seeds, purpose, longest)
+    longest = vectors.LONGEST_EPISODE if purpose == EVALUATING else None
+    return PerLane(functools.partial(made, make, name), codec, seeds, purpose, longest)
 
 
-def same(one: Outside, other: Outside) -> bool:
+def same(one: GymSpec, other: GymSpec) -> bool:
     """Whether two descriptions of spaces say the same."""
     return bool(eqx.tree_equal(one, other))

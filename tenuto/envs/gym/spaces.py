@@ -27,7 +27,7 @@ SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # how
 UNBOUNDED = np.asarray(-np.inf, np.float32), np.asarray(np.inf, np.float32)
 
 
-class Outside(AbstractSpec):
+class GymSpec(AbstractSpec):
     """What the loop must know of an environment that is not part of the program.
 
     Numbers are read as `obs * scale + shift`, which for images lies between 0 and 1; a Discrete observation as one-hot.
@@ -66,7 +66,7 @@ class Outside(AbstractSpec):
         return jnp.int32(0)
 
 
-class Interface:
+class Codec:
     """Between one environment and the loop. `scale`: whether bounded numbers are scaled to -1..1 for the networks."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Interface:
             factor, shift = np.where(bounded, 2 / width, 1.0), np.where(bounded, -2 * low / width - 1, 0.0)
             if len(shape) == 3:  # an image
                 factor, shift = 1 / high, low
-            self.spec = Outside(
+            self.spec = GymSpec(
                 acts=ours,
                 size=size,
                 shape=shape,
@@ -94,7 +94,7 @@ class Interface:
             )
 
     @classmethod
-    def of(cls, env: Any, name: str, scale: bool = True) -> "Interface":
+    def of(cls, env: Any, name: str, scale: bool = True) -> "Codec":
         """That of this environment, a single one or a vector of them."""
         vector = isinstance(env, gymnasium.vector.VectorEnv)
         names = ("single_observation_space", "single_action_space") if vector else ("observation_space", "action_space")
@@ -107,12 +107,12 @@ class Interface:
         return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
 
     @classmethod
-    def from_spec(cls, spec: Outside, name: str = "the environment") -> "Interface":
+    def from_spec(cls, spec: GymSpec, name: str = "the environment") -> "Codec":
         """That of an environment of which only the description is there."""
         observations, actions = map(read_space, json.loads(spec.spaces))
-        interface = cls(observations, actions, name, frames=spec.frames)
-        interface.spec = spec
-        return interface
+        codec = cls(observations, actions, name, frames=spec.frames)
+        codec.spec = spec
+        return codec
 
     def is_batch(self, obs: Any) -> bool:
         """Whether this is several observations, as Gymnasium's vector environments show them."""

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from tenuto.envs.gym.spaces import Interface
+from tenuto.envs.gym.spaces import Codec
 from tenuto.errors import UserError
 
-TRAINING, JUDGING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
+TRAINING, EVALUATING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
 LONGEST_EPISODE = 10_000  # steps of an evaluation: a greedy policy may never come to an end
 LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """What a step showed, lane by lane."""
 
     obs: np.ndarray | None  # after the step: the last one of its episode where that ended; None where not kept
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     fresh: np.ndarray  # to act on next: the first one of the next episode where that ended, else `obs`
 
 
-class Crowd(ABC):
+class AbstractVectorEnv(ABC):
     """One environment per lane. Actions are sent, and what came of them received later: there may be time between."""
 
     _sent: np.ndarray | None = None
@@ -50,7 +50,7 @@ class Crowd(ABC):
         return self.reset()
 
     @abstractmethod
-    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Observed:
         """One step of every lane, or of the active ones, where the others can wait."""
 
     def send(self, actions: np.ndarray, held: np.ndarray | None = None) -> None:
@@ -58,7 +58,7 @@ class Crowd(ABC):
         episode ends: its environment need not wait for the others."""
         self._sent = actions
 
-    def receive(self) -> Seen:
+    def receive(self) -> Observed:
         """End it. What failed can be sent again."""
         assert self._sent is not None
         return self.step(self._sent)
@@ -77,7 +77,7 @@ class Crowd(ABC):
         """Let go of the environments."""
 
 
-class Trouble(Exception):  # noqa: N818 (it becomes a UserError once the step is known)
+class LaneError(Exception):
     """What an environment did wrong, and in which lane (None: in no one's)."""
 
     def __init__(self, lane: int | None, what: str):
@@ -91,18 +91,18 @@ def episode_seed(seed: int, stream: int, episode: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(stream, episode)).generate_state(1)[0] >> 1)
 
 
-class Separate(Crowd):
+class PerLane(AbstractVectorEnv):
     """One environment per lane, stepped in turn. Episodes are cut (truncated) after `longest` steps, if it is given."""
 
     def __init__(
         self,
         make: Callable[[], Any],
-        interface: Interface,
+        codec: Codec,
         seeds: Sequence[int],
         stream: int,
         longest: int | None = None,
     ):
-        self._interface, self._seeds, self._stream, self._longest = interface, list(seeds), stream, longest
+        self._codec, self._seeds, self._stream, self._longest = codec, list(seeds), stream, longest
         self._envs: list[Any] = []
         try:
             for _ in seeds:
@@ -117,13 +117,13 @@ class Separate(Crowd):
         self._episode = [0] * len(self._envs)
         return np.stack([self._reset(lane) for lane in range(len(self._envs))])
 
-    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Observed:
         """One step of every lane, or of the active ones; those that are not show zeros."""
-        num, spec = len(self._envs), self._interface.spec
+        num, spec = len(self._envs), self._codec.spec
         obs = np.zeros((num, *spec.shape), spec.dtype)
         reward = np.zeros(num, np.float32)
         terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
-        said = [self._interface.action(action) for action in actions]
+        said = [self._codec.action(action) for action in actions]
         given = [action.copy() for action in said]  # the environments' own, to do with as they like
         for lane, env in enumerate(self._envs):
             if active is not None and not active[lane]:
@@ -131,7 +131,7 @@ class Separate(Crowd):
             try:
                 seen, gain, terminated[lane], truncated[lane], _ = env.step(given[lane])
             except Exception as problem:
-                raise Trouble(lane, _told("step()", problem, f"action {said[lane]!r}")) from problem
+                raise LaneError(lane, _told("step()", problem, f"action {said[lane]!r}")) from problem
             obs[lane] = self._read(lane, seen)
             reward[lane] = _number(lane, gain)
         if self._longest is not None:
@@ -152,7 +152,7 @@ class Separate(Crowd):
                 taken.append(said[lane])
                 if len(taken) > LONGEST_MEMORY:
                     self._taken[lane] = None
-        return Seen(obs, reward, terminated, truncated, fresh)
+        return Observed(obs, reward, terminated, truncated, fresh)
 
     def journal(self) -> dict[str, np.ndarray]:
         """What brings every lane back to where it is: the episode it is in and the actions taken in it."""
@@ -174,7 +174,7 @@ class Separate(Crowd):
             for action in () if actions is None else actions:
                 try:
                     raw, gain, terminated, truncated, _ = env.step(action.copy())
-                    seen, total = self._interface.read(raw), total + np.float32(gain)
+                    seen, total = self._codec.read(raw), total + np.float32(gain)
                 except Exception:  # whatever it is, the episode is not what it was
                     over = True
                 over = over or bool(terminated or truncated)
@@ -200,17 +200,17 @@ class Separate(Crowd):
         try:
             raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
         except Exception as problem:
-            raise Trouble(lane, _told("reset(seed=...)", problem)) from problem
+            raise LaneError(lane, _told("reset(seed=...)", problem)) from problem
         return self._read(lane, raw)
 
     def _read(self, lane: int, raw: Any) -> np.ndarray:
         try:
-            return self._interface.read(raw)
+            return self._codec.read(raw)
         except ValueError as problem:
-            raise Trouble(lane, str(problem)) from None
+            raise LaneError(lane, str(problem)) from None
 
 
-class Forgetful(Crowd):
+class AbstractUnsaved(AbstractVectorEnv):
     """Environments whose state cannot be stored: after a resume they begin anew, each time with other seeds."""
 
     def __init__(self, seeds: Sequence[int], stream: int):
@@ -230,23 +230,23 @@ class Forgetful(Crowd):
         return np.zeros(len(obs), bool)
 
 
-class Together(Forgetful):
+class NativeVector(AbstractUnsaved):
     """A Gymnasium vector environment with one place per lane."""
 
-    def __init__(self, make: Callable[[int], Any], interface: Interface, seeds: Sequence[int], stream: int):
+    def __init__(self, make: Callable[[int], Any], codec: Codec, seeds: Sequence[int], stream: int):
         super().__init__(seeds, stream)
-        self._interface = interface
+        self._codec = codec
         self._envs = make(len(seeds))
         modes = gymnasium.vector.AutoresetMode
         self._mode = self._envs.metadata.get("autoreset_mode")
         if self._envs.num_envs != len(seeds):
             raise UserError(
-                f"{interface.name} made {self._envs.num_envs} environments where {len(seeds)} lanes need one each: the "
+                f"{codec.name} made {self._envs.num_envs} environments where {len(seeds)} lanes need one each: the "
                 "function that makes a vector environment is called with their number"
             )
         if self._mode not in (modes.SAME_STEP, modes.DISABLED):
             raise UserError(
-                f"{interface.name} resets its environments one step late (autoreset_mode {self._mode}): make it with "
+                f"{codec.name} resets its environments one step late (autoreset_mode {self._mode}): make it with "
                 "autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP, or pass a function that makes a single "
                 "environment"
             )
@@ -256,15 +256,15 @@ class Together(Forgetful):
         try:
             raw, _ = self._envs.reset(seed=self.seeds())
         except Exception as problem:
-            raise Trouble(None, _told("reset(seed=...)", problem)) from problem
+            raise LaneError(None, _told("reset(seed=...)", problem)) from problem
         return self._read_all(raw)
 
-    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Seen:
-        said = np.stack([self._interface.action(action) for action in actions])
+    def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Observed:
+        said = np.stack([self._codec.action(action) for action in actions])
         try:
             raw, gains, terminated, truncated, info = self._envs.step(said)
         except Exception as problem:
-            raise Trouble(None, _told("step()", problem)) from problem
+            raise LaneError(None, _told("step()", problem)) from problem
         obs = fresh = self._read_all(raw)
         reward = np.asarray([_number(lane, gain) for lane, gain in enumerate(gains)], np.float32)
         over = terminated | truncated
@@ -272,18 +272,18 @@ class Together(Forgetful):
             obs = fresh.copy()
             for lane in np.flatnonzero(over):
                 try:
-                    obs[lane] = self._interface.read(info["final_obs"][lane])
+                    obs[lane] = self._codec.read(info["final_obs"][lane])
                 except KeyError:
-                    raise Trouble(int(lane), "an episode ended and info has no final_obs") from None
+                    raise LaneError(int(lane), "an episode ended and info has no final_obs") from None
                 except ValueError as problem:
-                    raise Trouble(int(lane), str(problem)) from None
+                    raise LaneError(int(lane), str(problem)) from None
         elif over.any():
             try:
                 began, _ = self._envs.reset(options={"reset_mask": over})
             except Exception as problem:
-                raise Trouble(None, _told("reset()", problem)) from problem
+                raise LaneError(None, _told("reset()", problem)) from problem
             fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
-        return Seen(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
+        return Observed(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -294,9 +294,9 @@ class Together(Forgetful):
         rows = []
         for lane, one in enumerate(each):
             try:
-                rows.append(self._interface.read(one))
+                rows.append(self._codec.read(one))
             except ValueError as problem:
-                raise Trouble(lane, str(problem)) from None
+                raise LaneError(lane, str(problem)) from None
         return np.stack(rows)
 
 
@@ -304,9 +304,9 @@ def _number(lane: int, gain: Any) -> float:
     try:
         number = float(gain)
     except (TypeError, ValueError):
-        raise Trouble(lane, f"the reward is {gain!r}, not a number") from None
+        raise LaneError(lane, f"the reward is {gain!r}, not a number") from None
     if not abs(number) <= np.finfo(np.float32).max:  # nor is it where it is NaN
-        raise Trouble(lane, f"the reward is {number}, not a finite number")
+        raise LaneError(lane, f"the reward is {number}, not a finite number")
     return number
 
 
