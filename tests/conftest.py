@@ -7,9 +7,11 @@ from pathlib import Path
 import jax
 import pytest
 
-from tenuto.trainers.devices import XLA_FLAGS, start_jax
-
 pytest.register_assert_rewrite("helpers")
+
+from helpers import compiler  # noqa: E402 (after it is said how)
+from tenuto.trainers.devices import XLA_FLAGS, start_jax  # noqa: E402
+
 pytest_plugins = ["helpers.watched_runs"]
 
 # Compiling is nearly all of the time: the compiler's cheaper passes halve it.
@@ -20,9 +22,11 @@ os.environ.setdefault("COLUMNS", "160")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_programs_at_a_time() -> Iterator[None]:
-    """A process can map only so much memory, and every compiled program takes some."""
-    yield
+def few_programs_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A process can map only so much memory, and every compiled program takes some. Where programs are compared with
+    one another to the last bit, they are compiled with the emitters that users have."""
+    with compiler.in_haste(request.node.get_closest_marker("bitwise") is None):
+        yield
     jax.clear_caches()
 
 

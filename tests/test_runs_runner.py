@@ -25,6 +25,8 @@ from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import changed, job_for
 from tenuto.trainers.compiled import CompiledProgram
 
+pytestmark = pytest.mark.bitwise
+
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
 PAIR = job_for("chain-10", "temporl", seeds=2, episodes=500)

@@ -22,6 +22,8 @@ from tenuto.schedules import linear
 from tenuto.trainers import compiled
 from tenuto.trainers.compiled import CompiledProgram
 
+pytestmark = pytest.mark.bitwise
+
 AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
 ALONE = ("ddqn", "ute")
 SEED = 7

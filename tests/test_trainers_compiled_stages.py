@@ -28,6 +28,8 @@ from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.program import STAGES, Running, summarise
 from tenuto.types import Event
 
+pytestmark = pytest.mark.bitwise
+
 # Streams of events, summed up in chunks.
 
 STREAM, LONGEST, PLACES = 24, 3, 4

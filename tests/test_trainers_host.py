@@ -43,6 +43,8 @@ from tenuto.runs import runner
 from tenuto.trainers import compiled, host
 from tenuto.trainers.program import Chunk
 
+pytestmark = pytest.mark.bitwise
+
 # --- the same stream as the compiled loop ------------------------------------------------------------------------
 
 LENGTH, HORIZON, CHAIN_STEPS = 5, 13, 600  # more than are drawn ahead at a time

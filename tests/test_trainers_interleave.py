@@ -39,6 +39,8 @@ from tenuto.trainers import buffers, host, host_step, interleave
 from tenuto.trainers.program import Chunk
 from tenuto.types import TimeStep
 
+pytestmark = pytest.mark.bitwise
+
 # --- the loop, lane by lane --------------------------------------------------------------------------------------
 
 PARTS = tuple(map(jax.jit, (loop.begin_update, loop.update_option_values, loop.update_action_values)))

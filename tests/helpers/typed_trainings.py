@@ -5,7 +5,6 @@ Programs of the compiled trainer are only traced: that is when their annotations
 """
 
 import importlib.util
-import os
 from functools import partial
 
 import jax
@@ -21,7 +20,7 @@ from helpers.tasks import DISCRETE, tiny_task  # noqa: E402
 from tenuto.envs import Lava, Pendulum, lava  # noqa: E402
 from tenuto.loop import Task  # noqa: E402
 from tenuto.trainers import compiled, interleave, program  # noqa: E402
-from tenuto.trainers.devices import XLA_FLAGS, start_jax  # noqa: E402
+from tenuto.trainers.devices import start_jax  # noqa: E402
 
 # Agents of the catalogue that have all its parts between them.
 EVERY_PART = ("random", "ez-greedy", "temporl", "joint-options", "b-dqn", "ute-adaptive", "figar", "ute-td3", "sac")
@@ -59,7 +58,6 @@ def train_in_groups() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0")
     start_jax()
     trace_all()
     train_on_the_host()
