@@ -17,7 +17,7 @@ from tenuto.trainers.devices import start_jax
 def measure(
     job: Job, *, chunks: int, cache: bool, rounds: int | None = None, cores: int | None = None
 ) -> dict[str, Any]:
-    """Train for some chunks and report env steps per second, in sum over lanes, on one GPU, all CPU cores or `cores` of them.
+    """Train for some chunks; env steps per second in sum over lanes, on one GPU, all CPU cores or `cores` of them.
 
     Steps before the first update are not timed; their second or two is in `compile_s`.
     """
