@@ -3,8 +3,8 @@ line is one JSON object.
 
     python benchmarks/atari.py                         # Road Runner, UTE, 1, 7 and 28 lanes
     python benchmarks/atari.py --lanes 28 --groups 2 4 --precision bfloat16
-    python benchmarks/atari.py --lanes 7 --parts       # emulators, acting and learning by themselves too
-    python benchmarks/atari.py --lanes 7 --stages      # what a step's time goes to
+    python benchmarks/atari.py --lanes 7 --parts       # also emulators alone, acting and learning alone
+    python benchmarks/atari.py --lanes 7 --stages      # how a step's time is spent
 
 Learning begins after some hundred steps instead of ten thousand; nothing else differs from a run of the setting.
 Rates are env steps (4 frames each) per second in sum over lanes, the median over chunks.
@@ -45,17 +45,17 @@ class Options:
     setting: str = "released"
     """released, text or standard."""
     lanes: list[int] = field(default_factory=lambda: [1, 7, 28])
-    """Numbers of lanes, each measured by itself."""
+    """Numbers of lanes, each measured alone."""
     groups: list[int] = field(default_factory=list)
-    """Numbers of groups that take turns; as in a run where none is said."""
+    """Numbers of groups that take turns; by default as in a run."""
     precision: list[str] = field(default_factory=lambda: ["tensorfloat32"])
     """Of updates: float32, tensorfloat32, bfloat16."""
     synchronous: bool = False
-    """Lanes wait for an update before they choose."""
+    """Whether lanes wait for an update before they choose."""
     parts: bool = False
-    """Measure emulators, and acting and learning of one group, by themselves too."""
+    """Also measure emulators alone, and acting and learning of one group alone."""
     stages: bool = False
-    """Say what a step's time goes to, in ms of a group's thread."""
+    """Show how a step's time is spent, in ms of a group's thread."""
     chunks: int = 5
     """Chunks that are timed."""
     steps: int = 400
@@ -101,7 +101,7 @@ class Stages:
 
 
 def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | None) -> dict[str, Any]:
-    """The whole of training."""
+    """Training with everything in it: emulators, acting, replay, learning."""
     program = interleave.in_groups(
         num,
         tasks,
@@ -114,7 +114,7 @@ def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | Non
     rounds = options.steps // program.learn_every
     while program.t <= program.first_update:
         program.advance(rounds)
-    program.advance(rounds)  # the first one after all is compiled finds its place in memory
+    program.advance(rounds)  # the first chunk after compiling still allocates memory
     compiling, seconds, decisions = time.perf_counter() - began, [], 0
     if stages is not None:
         stages.seconds.clear()
@@ -139,29 +139,29 @@ def pipeline(tasks: list[Task], num: int, options: Options, stages: Stages | Non
 
 
 def emulation(task: Task, lanes: int, num: int, steps: int) -> float:
-    """Emulators in so many groups, each in lockstep, with random actions: env steps per second."""
+    """Emulators alone in `num` groups, each in lockstep, with random actions: env steps per second."""
     assert isinstance(task.env, Atari)
-    crowds = [emulators_of(task, mine, 0) for mine in np.array_split(np.arange(lanes), num)]
+    groups = [emulators_of(task, mine, 0) for mine in np.array_split(np.arange(lanes), num)]
     actions = np.random.default_rng(0).integers(0, task.env.num_actions, (steps, lanes))
 
-    def live(crowd: Emulators, mine: np.ndarray) -> None:
-        for action in mine:
-            crowd.step(action)
+    def play(emulators: Emulators, actions: np.ndarray) -> None:
+        for action in actions:
+            emulators.step(action)
 
-    for crowd in crowds:
-        crowd.reset()
+    for emulators in groups:
+        emulators.reset()
     with ThreadPoolExecutor(num) as pool:
-        for _ in range(2):  # the first time lanes' second emulators are made
+        for _ in range(2):  # the first time, each lane's second emulator is made
             began = time.perf_counter()
-            list(pool.map(live, crowds, np.array_split(actions, num, axis=1)))
+            list(pool.map(play, groups, np.array_split(actions, num, axis=1)))
     rate = lanes * steps / (time.perf_counter() - began)
-    for crowd in crowds:
-        crowd.close()
+    for emulators in groups:
+        emulators.close()
     return round(rate)
 
 
 def learning(tasks: list[Task], updates: int) -> dict[str, float]:
-    """Updates and choices by themselves, on replay full of blanks: what they would allow in env steps per second."""
+    """Updates and choices alone, on a replay of empty steps; also the env steps per second that updates would allow."""
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
     keys = jax.vmap(jax.random.key)(np.arange(len(tasks), dtype=np.uint32))
     lanes, _ = start(stacked, keys)

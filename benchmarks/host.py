@@ -56,7 +56,7 @@ def ours(options: Options) -> float:
 
 
 def theirs(options: Options, envs: int) -> float:
-    """Env steps per second of Stable-Baselines3's DQN with so many environments, updates per step being the same."""
+    """Env steps per second of Stable-Baselines3's DQN with `envs` environments, with as many updates per step."""
     import torch
     from stable_baselines3 import DQN
     from stable_baselines3.common.env_util import make_vec_env
@@ -89,6 +89,6 @@ if __name__ == "__main__":
         print(f"round {number + 1} of {options.rounds}: " + ", ".join(f"{k} {v[-1]:,.0f}" for k, v in found.items()))
     medians = {name: round(float(np.median(speeds))) for name, speeds in found.items()}
     ratios = {f"times_{name}": round(medians["ours"] / medians[name], 2) for name in ("sb3_one_env", "sb3_many_envs")}
-    said = {"name": "host", "env": options.env, "lanes": options.lanes, "env_steps_per_s": medians}
+    about = {"name": "host", "env": options.env, "lanes": options.lanes, "env_steps_per_s": medians}
     versions = {package: version(package) for package in ("jax", "torch", "stable-baselines3", "gymnasium")}
-    print(json.dumps(said | ratios | {"versions": versions}))
+    print(json.dumps(about | ratios | {"versions": versions}))

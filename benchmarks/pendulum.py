@@ -38,7 +38,7 @@ class Options:
     rounds: int = 100
     """Steps of each lane in a chunk."""
     cores: int | None = None
-    """CPU cores to use; by default all. Virtual cores may share their arithmetic: 1 tells what one does while the
+    """CPU cores to use; by default all. Virtual cores may share their arithmetic: 1 measures one core while the
     others are idle."""
     cache: bool = False
     """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""

@@ -61,8 +61,8 @@ def train(version: Path, name: str, out: Path) -> None:
 
 
 def digest(folder: Path) -> str:
-    """Of all records and all weights; arrays in the order of their names. Headers are left out, and at which steps chunks
-    ended: slow environments are cut by the time they take."""
+    """Of all records and all weights; arrays in the order of their names. Headers are left out, and the clocks at which
+    chunks ended: chunks of slow environments end by the time they take."""
     found = hashlib.sha256()
     for file in ("records.npz", "networks.npz"):
         with np.load(folder / file) as arrays:

@@ -1,4 +1,4 @@
-"""How fast a job's lanes train: what all benchmarks share."""
+"""The speed of a job in env steps per second, for all benchmarks."""
 
 import os
 import time
@@ -17,7 +17,7 @@ from tenuto.trainers.devices import start_jax
 def measure(
     job: Job, *, chunks: int, cache: bool, rounds: int | None = None, cores: int | None = None
 ) -> dict[str, Any]:
-    """Train for some chunks and report env steps per second, in sum over lanes, with one GPU, all cores or so many.
+    """Train for some chunks; env steps per second in sum over lanes, on one GPU, all CPU cores or `cores` of them.
 
     Steps before the first update are not timed; their second or two is in `compile_s`.
     """

@@ -22,8 +22,8 @@ from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
 
 
-def live(task: Task, seed: int, steps: int) -> list[float]:
-    """One lane's life in its environment; the return of each episode."""
+def train(task: Task, seed: int, steps: int) -> list[float]:
+    """Train one lane; the return of each episode."""
     start, draw, choose, absorb, learn = (
         jax.jit(partial(function, task)) for function in (loop.start, loop.draw, loop.choose, loop.absorb, loop.learn)
     )
@@ -32,8 +32,8 @@ def live(task: Task, seed: int, steps: int) -> list[float]:
     for t in map(np.int32, range(steps)):
         drawn = draw(lane.step_key, t)  # all randomness of this step: it depends on the lane's key and the clock only
         lane, decided = choose(lane, t, drawn)  # a new option, or the one that is being held
-        state, seen = step(lane.env, lane.option.action, drawn.env)  # any environment can stand here
-        lane, event = absorb(lane, seen, decided, t, drawn)  # into replay; the option counts one step more
+        state, observed = step(lane.env, lane.option.action, drawn.env)  # any environment can stand here
+        lane, event = absorb(lane, observed, decided, t, drawn)  # into replay; the option counts one step more
         if event.over:
             returns.append(float(event.notes["returns"]))
             state, obs = reset(drawn.reset)
@@ -49,7 +49,7 @@ def main(steps: int = 4000, seeds: int = 3) -> None:
     agent = Agent(DoubleQ((16, 16)), Uncertain(6, heads=5), Constant(1.0), n_step=True)
     plan = Plan(epsilon=linear(1.0, 0.05, steps / 2), target=Periodic(100), learn_every=4, batch=32, capacity=steps)
     for seed in range(seeds):
-        returns = live(Task(agent, env, plan), seed, steps)
+        returns = train(Task(agent, env, plan), seed, steps)
         late = np.mean(returns[-len(returns) // 4 :]) if returns else float("nan")
         print(f"seed {seed}: {len(returns)} episodes, the last quarter returns {late:.2f} of {env.best_return:g}")
 

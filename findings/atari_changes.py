@@ -43,7 +43,7 @@ CHANGES = {
     "scaled": "pixels are 0 to 1, not 0 to 255",
     "clipped": "rewards are clipped to their sign",
 }
-VALUES = (DoubleQ, BootstrappedQ, SkipQ, Uncertain)  # what learns values by an error
+VALUES = (DoubleQ, BootstrappedQ, SkipQ, Uncertain)  # parts that learn values by an error
 TARGET = 10_500  # folded into a lane's key for its target network
 
 
@@ -62,7 +62,7 @@ class Options:
     steps: int = 400_000
     """Steps of each."""
     lam: float | None = None
-    """λ of UTE, where not the setting's -0.5."""
+    """λ of UTE, in place of the setting's -0.5."""
     precision: str = "bfloat16"
     """Of updates: float32, tensorfloat32, bfloat16."""
     evaluate_every: int = 50_000
@@ -70,11 +70,11 @@ class Options:
 
 
 class Unrelated(Periodic):
-    """As `Periodic`, and before the first copy the target network is one of its own."""
+    """As `Periodic`, but before the first copy the target network has weights of its own."""
 
 
 def start_unrelated(start: Any, task: Task, key: Array) -> Lane:
-    """A lane before its first step, as `start` makes it; with `Unrelated`, another target network is in it."""
+    """A lane before its first step, as `start` makes it; with `Unrelated`, its target network is another one."""
     lane = start(task, key)
     if not isinstance(task.plan.target, Unrelated):
         return lane
@@ -85,14 +85,14 @@ def start_unrelated(start: Any, task: Task, key: Array) -> Lane:
 
 
 def set_parts(parts: Sequence[type], **fields: Any) -> None:
-    """Fields of parts in the setting `released`."""
+    """Change fields of parts in the setting `released`."""
     row = atari.ROWS["released"]
     changed = {part: {**row.parts[part], **fields} for part in parts}
     atari.ROWS["released"] = dataclasses.replace(row, parts={**row.parts, **changed})
 
 
 def change_released(name: str) -> None:
-    """The setting `released` with this change in it, for this process."""
+    """Make this change in the setting `released`, for this process."""
     demand("change", name, CHANGES, "--help shows all")
     row = atari.ROWS["released"]
     match name:
@@ -116,7 +116,7 @@ def change_released(name: str) -> None:
 
 
 def job_of(options: Options) -> Job:
-    """What to train, in the setting as it is now."""
+    """The job to train, in the setting as it is now."""
     return job_for(
         f"atari-{options.game}",
         options.agent,
@@ -130,7 +130,7 @@ def job_of(options: Options) -> Job:
 
 
 def changed_job(options: Options) -> Job:
-    """What to train, after the changes; each must be one for this agent."""
+    """The job to train, after the changes; an error if a change does not concern this agent."""
     for name in options.change:
         before = job_of(options).hyperparameters()
         change_released(name)

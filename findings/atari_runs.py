@@ -6,8 +6,8 @@
 
     python findings/atari_runs.py results/atari/ddqn.csv results/atari/temporl.csv results/atari/ute.csv --last 0.2
 
-A line of JSON for each measure: means over seeds of what was seen in the last part of the common steps, and of each
-run's difference from the first.
+A line of JSON for each measure: means over seeds in the last part of the common steps, and of each run's difference
+from the first run.
 """
 
 import csv
@@ -27,7 +27,7 @@ MEASURES = {"evaluation": "mean return of evaluations", "recent_return": "mean r
 @dataclass
 class Options:
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Run folders, which may still be on their way, or files of metrics kept of them."""
+    """Run folders, finished or not, or files of their metrics."""
     last: float = 0.5
     """The part of the common steps that is compared, from its end."""
 
@@ -46,7 +46,8 @@ def per_seed(rows: list[dict[str, str]], measure: str, first: float, last: int) 
     return {seed: float(np.mean(values)) for seed, values in found.items()}
 
 
-def told(values: np.ndarray) -> dict[str, Any]:
+def summary(values: np.ndarray) -> dict[str, Any]:
+    """The mean with its 95% interval, for JSON."""
     found = stats.estimate(values)
     return {"mean": round(found.mean, 1), "ci95": [round(found.low, 1), round(found.high, 1)]}
 
@@ -65,8 +66,8 @@ if __name__ == "__main__":
             "measure": words,
             "steps": [round(begin), common],
             "seeds": len(seeds),
-            **{name: told(values) for name, values in found.items()},
-            **{f"{name} - {first}": told(found[name] - found[first]) for name in others},
+            **{name: summary(values) for name, values in found.items()},
+            **{f"{name} - {first}": summary(found[name] - found[first]) for name in others},
             "values": [values.round(1).tolist() for values in found.values()],
         }
         print(json.dumps(line))

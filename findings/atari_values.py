@@ -39,7 +39,7 @@ class Options:
     setting: str = "released"
     """released, text or standard."""
     init: str = ""
-    """How all networks start, instead of as the setting has it: uniform, normal or orthogonal."""
+    """Initial weights of all networks, in place of the setting's: uniform, normal or orthogonal."""
     steps: int = 1200
     """Steps of play before the updates."""
     updates: int = 50
@@ -61,7 +61,7 @@ def task_of(agent: str, options: Options) -> Task:
 
 
 def played(task: Task, options: Options) -> tuple[Lane, int]:
-    """A lane that has lived but not learned."""
+    """A lane that has played but not learned, and its step."""
 
     def emulators(seeds: Any, purpose: int) -> Emulators:
         return Emulators(task.env, seeds, purpose)  # type: ignore[arg-type]
@@ -80,12 +80,12 @@ def spreads(task: Task, options: Options) -> dict[str, Any]:
     images = lane.replay.seen.first(starts)
     values = jax.jit(lambda lane: jax.vmap(lambda x: lane.brain.action(loop.as_features(task, x)))(images))
     learn = jax.jit(partial(loop.learn, task))
-    seen = [np.asarray(values(lane), np.float64)]  # (states, actions)
+    found = [np.asarray(values(lane), np.float64)]  # (states, actions)
     for update in range(options.updates):
         lane = learn(lane._replace(learn_key=jax.random.fold_in(lane.learn_key, update)), jnp.int32(t))
-        seen.append(np.asarray(values(lane), np.float64))
+        found.append(np.asarray(values(lane), np.float64))
 
-    def told(some: list[np.ndarray]) -> dict[str, float]:
+    def summary(some: list[np.ndarray]) -> dict[str, float]:
         moved = [np.abs(new - old).mean() for old, new in pairwise(some)]
         return {
             "sd_between_states": round(float(np.mean([q.std(0).mean() for q in some])), 3),
@@ -94,9 +94,9 @@ def spreads(task: Task, options: Options) -> dict[str, Any]:
 
     half = options.updates // 2
     return {
-        "sd_between_actions": round(float(seen[0].std(1).mean()), 2),
-        "first": told(seen[:6]),
-        "later": told(seen[half:]),
+        "sd_between_actions": round(float(found[0].std(1).mean()), 2),
+        "first": summary(found[:6]),
+        "later": summary(found[half:]),
     }
 
 

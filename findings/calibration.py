@@ -1,9 +1,9 @@
 """Finding: UTE's ensemble is unsure where it is wrong, also among the options it can learn.
 
-A quarter of all options can never be trained: the episode ends before they do. They are both wrong and disputed,
-which alone gives a rank correlation. This reads a finished run of UTE on lava maps and prints a line of JSON for each
-lane, with the rank correlation between spread and true error over all options, over those that can end whole, and
-over the others.
+A quarter of all options can never be trained: the episode ends before they do. Their values are wrong and the heads
+disagree on them, which alone gives a rank correlation. This reads a finished run of UTE on lava maps and prints a
+line of JSON for each lane, with the rank correlation between spread and true error over all options, over those that
+can end whole, and over the others.
 
     tenuto train --env lava-bridge lava-zigzag --agent ute --schedule linear log --seeds 3 --out runs/ute
     python findings/calibration.py runs/ute
@@ -30,7 +30,7 @@ class Options:
 
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """What is found for each lane of the run."""
+    """A line for each lane of the run."""
     job = folders.load_job(folder)
     networks = folders.read_networks(folder)
     for i, (lane, task) in enumerate(zip(job.lanes, job.tasks, strict=True)):

@@ -1,7 +1,7 @@
 """Finding: the published DDQN row of Table 2 looks like 1,000 episodes, not the 3,000 that the paper states.
 
-1,000 is what the authors' script trains unless told otherwise (docs/fidelity.md, G2). This trains agents of Table 2
-for so many episodes and prints a line of JSON for each cell, with the published value beside it.
+1,000 is the default of the authors' script (docs/fidelity.md, G2). This trains agents of Table 2
+for 1,000 episodes (`--episodes`) and prints a line of JSON for each cell, with the published value beside it.
 
     python findings/gridworlds_episodes.py --agents ddqn temporl --out runs/short
 """

@@ -1,4 +1,4 @@
-"""Does the loop around Gymnasium's environment train as the compiled program does? The pendulum, by both.
+"""Does the host trainer learn as the compiled trainer does? The pendulum, by both.
 
 The same agent, plan and seeds on our compiled `pendulum-v1` and on Gymnasium's `Pendulum-v1`. Starts differ (each has
 random numbers of its own), so only distributions over seeds can be compared: means with their intervals, and a
@@ -43,26 +43,26 @@ def late_returns(job: Job, folder: Path) -> np.ndarray:
 if __name__ == "__main__":
     options = tyro.cli(Options)
     start_jax()
-    judged: Any = {"seeds": options.seeds, "evaluate_every": options.steps // 10, "evaluation_episodes": 10}
-    inside = job_for("pendulum-v1", options.agent, "released", episodes=options.steps // 200, **judged)
-    task = inside.tasks[0]
+    evaluations: Any = {"seeds": options.seeds, "evaluate_every": options.steps // 10, "evaluation_episodes": 10}
+    compiled = job_for("pendulum-v1", options.agent, "released", episodes=options.steps // 200, **evaluations)
+    task = compiled.tasks[0]
     given = Given(agent=task.agent, plan=task.plan)
-    outside = job_for(
+    host = job_for(
         "Pendulum-v1",
         options.agent,
         steps=options.steps,
         scale_observations=False,
         given=given,
-        **judged,
+        **evaluations,
     )
     with tempfile.TemporaryDirectory() as folder:
         found = {
-            "compiled": late_returns(inside, Path(folder) / "inside"),
-            "host": late_returns(outside, Path(folder) / "outside"),
+            "compiled": late_returns(compiled, Path(folder) / "compiled"),
+            "host": late_returns(host, Path(folder) / "host"),
         }
-    said: dict[str, object] = {"name": "pendulum_host", "agent": options.agent, "steps": options.steps}
+    about: dict[str, object] = {"name": "pendulum_host", "agent": options.agent, "steps": options.steps}
     for name, returns in found.items():
         e = stats.estimate(returns)
-        said[name] = {"mean": round(e.mean, 1), "sd": round(e.sd, 1), "ci95": [round(e.low, 1), round(e.high, 1)]}
+        about[name] = {"mean": round(e.mean, 1), "sd": round(e.sd, 1), "ci95": [round(e.low, 1), round(e.high, 1)]}
     p = float(mannwhitneyu(found["compiled"], found["host"]).pvalue)
-    print(json.dumps(said | {"seeds": options.seeds, "p_mann_whitney": round(p, 3)}))
+    print(json.dumps(about | {"seeds": options.seeds, "p_mann_whitney": round(p, 3)}))

@@ -1,4 +1,4 @@
-"""tenuto in Python: train an agent, keep what it learned, act by it."""
+"""tenuto in Python: train an agent, save the run, load its policies."""
 
 import dataclasses
 import functools
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 
 
 class Run(Sequence[Policy]):
-    """A finished run: a policy per lane (`run[0]`), what happened (`records`, `summary`), and its folder."""
+    """A finished run: a policy per lane (`run[0]`), its `records` and `summary`, and its folder."""
 
     def __init__(self, folder: Path, given: Given = Given(), best: bool = False):
         self.folder = folders.done(folder)
@@ -48,14 +48,14 @@ class Run(Sequence[Policy]):
 
     @property
     def lanes(self) -> Sequence[dict[str, Any]]:
-        """What sets each lane apart: its seed and whatever was swept."""
+        """How lanes differ: the seed of each, and its values of what was swept."""
         return self.job.lanes
 
     @property
     def best(self) -> "Run":
         """The same run with each lane's policy as of its best evaluation, in place of its last one."""
         found = Run(self.folder, self._given, best=True)
-        found._source = self  # a temporary folder goes away with the run it belongs to
+        found._source = self  # keeps the run alive, with which a temporary folder is removed
         return found
 
     def __len__(self) -> int:
@@ -96,22 +96,22 @@ class Run(Sequence[Policy]):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Call(Asked):
-    """The arguments of `train`: what the command line takes too (`Asked`), and what only Python can give."""
+    """The arguments of `train`: those of the command line (`Asked`), and those that only Python can give."""
 
     env: Environment | Sequence[str] = dataclasses.field(kw_only=False)
-    """A Gymnasium id (`"CartPole-v1"`), a function that makes an environment (`lambda: MyEnv()`), a function of a
-    number that makes a Gymnasium vector environment of that many, a compiled environment of ours (`"chain-50"`,
+    """A Gymnasium id (`"CartPole-v1"`), a function that makes an environment (`lambda: MyEnv()`), a function of
+    `num` that makes a Gymnasium vector environment of `num` environments, a compiled environment of ours (`"chain-50"`,
     `Chain(50)`; or several names) or of your own, or an Atari game (`"atari-pong"`)."""
     agent: str | Agent = dataclasses.field(kw_only=False, default="ute")
     """A name of the catalogue (`tenuto list`) or a composition (`Agent(action=..., extension=...)`)."""
     seeds: int = 1
-    """How many lanes there are for each combination of swept values."""
+    """The number of lanes for each combination of swept values."""
     plan: Any = None
     """A whole `Plan` (discount, exploration, clocks, batches, optimiser) in place of the setting's, or a dict of the
     fields to change in it."""
     out: Path | str | None = None
     """The folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is only
-    read: whether a function makes the same environments as before cannot always be told. Without it the run lives in a
+    read: whether a function makes the same environments as before cannot always be checked. By default the run is in a
     temporary folder until it is saved."""
     track: str | Sequence[str] = ()
     """Where else the numbers go: `"tensorboard"`, `"wandb"`."""
@@ -122,7 +122,7 @@ class Call(Asked):
 
 
 def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callable[P, Run]]:
-    """Gives a function of a `Call` the call's own arguments, so that each is declared once."""
+    """Gives a function of a `Call` the fields of the call as arguments, so that each is declared once."""
 
     def decorate(function: Callable[[Call], Run]) -> Callable[P, Run]:
         @functools.wraps(function)
@@ -142,7 +142,7 @@ def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callab
 
 @_taking(Call)
 def train(call: Call) -> Run:
-    """Train an agent with several seeds side by side, and give back what it learned.
+    """Train an agent with several seeds side by side; the finished run, with a policy per lane.
 
     Numbers such as `lam` may be one or several, which are crossed with each other and with the seeds: one lane each.
     Ctrl-C stops cleanly and raises KeyboardInterrupt. Where JAX is not in use yet, it gets a device per CPU core and a
@@ -217,7 +217,7 @@ def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bo
 
 
 def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
-    """What the job calls the environment, and what its name cannot say."""
+    """The environment's name in the job, and what the name alone does not give."""
     if isinstance(env, str):
         return env, Given()
     if isinstance(env, list | tuple) and env and all(isinstance(name, str) for name in env):
@@ -231,32 +231,32 @@ def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...
                 f"each lane needs an environment of its own, and {type(env).__name__} was not made by gymnasium.make: "
                 "pass a function that makes it, for example `lambda: MyEnv()`"
             )
-        return f"python:{spec.id}{_apart(spec)}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
+        return f"python:{spec.id}{_digest(spec)}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
     if not callable(env):
         raise UserError(
             f"{env!r} is no environment: pass a Gymnasium id, a function that makes an environment, or a compiled one"
         )
     name = getattr(env, "__qualname__", type(env).__name__)
-    return f"python:{name}{_apart(env)}", Given(make=env, vector=_takes_a_number(env))
+    return f"python:{name}{_digest(env)}", Given(make=env, vector=_takes_a_number(env))
 
 
-def _apart(made_by: Any) -> str:
-    """A mark that tells a function or a specification from others of its name, as far as that can be seen."""
+def _digest(made_by: Any) -> str:
+    """A digest that distinguishes a function or a specification from others of its name, as far as its code shows."""
     code = getattr(made_by, "__code__", None)
     if isinstance(made_by, EnvSpec):
-        seen = [json.dumps(made_by.kwargs, sort_keys=True, default=repr), repr(made_by.additional_wrappers)]
+        texts = [json.dumps(made_by.kwargs, sort_keys=True, default=repr), repr(made_by.additional_wrappers)]
     elif code is not None:
         constants = [x for x in code.co_consts if not hasattr(x, "co_code")]
-        held = inspect.getclosurevars(made_by).nonlocals
-        seen = [code.co_code.hex(), repr(code.co_names), repr(constants), repr(held)]
+        closed_over = inspect.getclosurevars(made_by).nonlocals
+        texts = [code.co_code.hex(), repr(code.co_names), repr(constants), repr(closed_over)]
     else:
         return ""
-    plain = [re.sub(r" at 0x[0-9a-f]+", "", text) for text in seen]
+    plain = [re.sub(r" at 0x[0-9a-f]+", "", text) for text in texts]
     return "-" + hashlib.sha256("\n".join(plain).encode()).hexdigest()[:6]
 
 
 def _takes_a_number(make: Callable[..., Any]) -> bool:
-    """Whether a maker must be told how many: then it makes a vector environment."""
+    """Whether a maker takes one number, that of environments: then it makes a vector environment."""
     try:
         parameters = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):

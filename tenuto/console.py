@@ -1,4 +1,4 @@
-"""Showing how far long work has come, and stopping it politely. For the command line and for Python."""
+"""Progress bars, and stopping by Ctrl-C. For the command line and for Python."""
 
 import contextlib
 import math
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 30.0  # between lines of progress where there is no terminal to draw bars on
 NARROW = 100  # columns of a terminal that has no room for a bar beside the numbers
 console = Console()
-# When a line of progress was last written, as long as its bars are there.
-_told: weakref.WeakKeyDictionary[Progress, dict[TaskID, float]] = weakref.WeakKeyDictionary()
+# When a line of progress was last written for each bar.
+_written: weakref.WeakKeyDictionary[Progress, dict[TaskID, float]] = weakref.WeakKeyDictionary()
 
 
 def say(line: str) -> None:
-    """One line as it is: folders and commands are not to be broken or read as markup."""
+    """Print one line verbatim: folders and commands are neither wrapped nor read as markup."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def bars(shown: bool = True) -> Progress:
     """Progress bars; on a narrow terminal without the bars themselves, so that the numbers have room."""
-    whole = Column(no_wrap=True, min_width=7)  # what a narrow terminal shows last of all to lose
+    whole = Column(no_wrap=True, min_width=7)  # never shortened, not even on a narrow terminal
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
         *([BarColumn(bar_width=24)] if console.width >= NARROW else []),
@@ -46,29 +46,29 @@ def bars(shown: bool = True) -> Progress:
 
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
-    """What a run's last chunk brought, in the bar's line; where there is no terminal, in a line now and then."""
+    """Show the metrics of a run's last chunk beside its bar; without a terminal, in a line every QUIET_SECONDS."""
     from tenuto.runs import metrics  # `tenuto --help` needs no JAX
 
     shown = [m for m in metrics.table() if m.label and (job.uses_lam or not m.only_with_lam)]
     numbers = [(m, now.metrics[m.name]) for m in shown]
     note = "  ".join(f"{m.label} {number:{m.format}}" for m, number in numbers if not math.isnan(number))
     progress.update(task, completed=now.share, note=note)
-    told = _told.setdefault(progress, {})
-    if not progress.disable and not console.is_terminal and time.monotonic() - told.get(task, 0.0) > QUIET_SECONDS:
-        told[task] = time.monotonic()
+    written = _written.setdefault(progress, {})
+    if not progress.disable and not console.is_terminal and time.monotonic() - written.get(task, 0.0) > QUIET_SECONDS:
+        written[task] = time.monotonic()
         say(f"{job.label} ({job.request.setting}): {now.share:.0%}  {note}")
 
 
 @contextlib.contextmanager
 def stop_on_ctrl_c(stop: threading.Event, exits: bool = True) -> Iterator[None]:
-    """The first Ctrl-C (or a polite kill) asks running work to save itself; the second ends it at once: the process, or
-    where it does not belong to us, what it is doing."""
+    """The first Ctrl-C (or SIGTERM) asks running work to save its state; the second ends it at once: with `exits` it
+    ends the process, else it raises KeyboardInterrupt."""
 
     def ask(signum: int, frame: object) -> None:
         if stop.is_set() and not exits:
             raise KeyboardInterrupt
         if stop.is_set():
-            os._exit(130)  # threads in compiled code cannot be woken; files are only ever whole
+            os._exit(130)  # threads in compiled code cannot be interrupted; files are only ever whole
         stop.set()
         say("Stopping after this chunk; press Ctrl-C again to end at once.")
 

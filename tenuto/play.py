@@ -1,4 +1,4 @@
-"""Letting a policy play before an audience: returns, and films."""
+"""Let a policy play whole episodes, and film one."""
 
 import warnings
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from tenuto.policy import Policy
 from tenuto.runs.jobs import Job
 from tenuto.runs.storage import write_whole
 
-STRIP = 10  # height of the strip that shows what is held, in pixels
+STRIP = 10  # height of the strip that shows the length decided, in pixels
 EMPTY, AHEAD, DONE = (40, 40, 40), (213, 94, 0), (240, 228, 66)  # its colours
 FILMS = (".mp4", ".gif")
 FPS = 30
@@ -43,7 +43,7 @@ def play(
     watch: Callable[[Any, int, int], None] = lambda env, length, done: None,
 ) -> list[Played]:
     """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
-    the length decided and how much of it is done."""
+    the length decided and the number of its steps done."""
     played, stepwise = [], policy.as_stepwise()
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
@@ -62,7 +62,7 @@ def play(
 
 
 def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
-    """What makes the environment of one of the job's lanes, to be played or looked at."""
+    """The function that makes the environment of one of the job's lanes, to be played or rendered."""
     env, name = job.tasks[lane].env, job.request.envs[0]
     if isinstance(env, AbstractEnv):
         return lambda **options: CompiledEnv(env, **options)
@@ -79,7 +79,7 @@ def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
 
 
 def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:
-    """What the policy does in some episodes, in an environment of its own."""
+    """Let the policy play some episodes in an environment of its own."""
     env = made(maker, "the environment")
     try:
         return play(policy, env, episodes, longest=_longest(policy))
@@ -93,13 +93,13 @@ def _longest(policy: Policy) -> int:
 
 
 def check(path: Path) -> None:
-    """Whether a film can have this name."""
+    """Raise an error if a film cannot have this name."""
     if path.suffix not in FILMS:
         raise UserError(f"cannot film to {path}: end its name with {' or '.join(FILMS)}")
 
 
 def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
-    """Film one episode; the number of frames. Below the picture a strip shows the length decided, and what is done."""
+    """Film one episode; the number of frames. A strip below the picture shows the length decided and the steps done."""
     check(path)
     writer = _mp4 if path.suffix == ".mp4" else _gif
     env = made(maker, "the environment", render_mode="rgb_array")
@@ -144,12 +144,12 @@ def _gif(file: Any, frames: list[np.ndarray], fps: float) -> None:
 def _mp4(file: Any, frames: list[np.ndarray], fps: float) -> None:
     try:
         import imageio.v3 as imageio
-        import imageio_ffmpeg  # noqa: F401 (what writes it)
+        import imageio_ffmpeg  # noqa: F401 (imageio writes .mp4 by it)
     except ImportError:
         raise UserError("an .mp4 needs pip install 'tenuto[video]'; a .gif needs nothing more") from None
-    high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # the format has even sides
+    high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # H.264 needs even sides
     even = [np.pad(f, ((0, high - f.shape[0]), (0, wide - f.shape[1]), (0, 0)), mode="edge") for f in frames]
-    with warnings.catch_warnings():  # what is started is ffmpeg, and nothing of ours goes on in it
+    with warnings.catch_warnings():  # the fork becomes ffmpeg at once, so JAX's warning does not apply
         warnings.filterwarnings("ignore", message=".*os.fork.*", category=RuntimeWarning)
         film: Any = {"extension": ".mp4", "fps": fps, "codec": "libx264", "macro_block_size": 2}
         file.write(imageio.imwrite("<bytes>", np.stack(even), **film))

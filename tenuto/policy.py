@@ -1,4 +1,4 @@
-"""What a lane has learned, to act by: decide what to do and for how long, or go step by step."""
+"""A policy: the networks of a trained lane, which decide an action and its length, or act step by step."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tenuto.types import Option
 
 @jax.jit
 def _decide_best(task: Task, networks: Networks, obs: Any, key: Any, clock: Any) -> Option:
-    """The option valued most for each of some observations."""
+    """The greedy option for each observation of a batch."""
 
     def one(obs: Any, key: Any) -> Option:
         return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
@@ -30,13 +30,13 @@ class Policy:
         self.task, self.seed = task, seed
         self._networks = networks
         self._codec = Codec.from_spec(task.env) if isinstance(task.env, GymSpec) else None
-        self._key, self._asked = jax.random.key(seed), 0
+        self._key, self._calls = jax.random.key(seed), 0
         example = task.env.reset(jax.random.key(0))[1]
         self._shape, self._dtype = example.shape, example.dtype
 
     @property
     def lam(self) -> float:
-        """The λ it acts by."""
+        """The λ with which it picks lengths."""
         return float(self._networks.lam)
 
     @property
@@ -45,16 +45,16 @@ class Policy:
         return self.task.agent.extension.max_length
 
     def decide(self, obs: Any) -> tuple[Any, int]:
-        """What to do on seeing this, and for how many steps."""
+        """The action on this observation, and the number of steps to hold it."""
         actions, lengths = self._decide(self.read(obs)[None])
         return actions[0], int(lengths[0])
 
     def as_stepwise(self) -> "Stepwise":
-        """The same policy as one that is asked at every step, for everybody's loops."""
+        """The same policy, called at every step, for loops that expect one action per step."""
         return Stepwise(self)
 
     def read(self, obs: Any) -> np.ndarray:
-        """An observation as the networks' own array."""
+        """An observation as the array that the networks read."""
         try:
             if self._codec is not None:
                 return self._codec.read(obs)
@@ -69,7 +69,7 @@ class Policy:
         return array
 
     def is_batch(self, obs: Any) -> bool:
-        """Whether this is several observations, one after the other in every part of them."""
+        """Whether this is a batch of observations: every part of it has a leading axis more."""
         if self._codec is not None:
             return self._codec.is_batch(obs)
         return np.ndim(obs) > len(self._shape)
@@ -80,14 +80,14 @@ class Policy:
 
     def _decide(self, obs: np.ndarray) -> tuple[list[Any], np.ndarray]:
         with jax.default_matmul_precision("float32"):  # as in training, whatever the user has set
-            option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._asked))
-        self._asked += 1
-        say = self._codec.action if self._codec is not None else lambda action: action
-        return [say(action) for action in np.asarray(option.action)], np.asarray(option.length)
+            option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._calls))
+        self._calls += 1
+        decode = self._codec.action if self._codec is not None else lambda action: action
+        return [decode(action) for action in np.asarray(option.action)], np.asarray(option.length)
 
 
 class Stepwise:
-    """A policy that is asked for an action at every step, and repeats the one it holds until its length is over.
+    """A policy that gives an action at every step: it repeats the one it holds until its length is over.
 
     Call it with an observation; call `reset()` where an episode begins. `predict` is what Stable-Baselines3's
     `evaluate_policy` calls, with one environment or several.
@@ -99,7 +99,7 @@ class Stepwise:
         self.decisions = 0  # made so far
 
     def reset(self) -> None:
-        """An episode begins: whatever was held is dropped."""
+        """An episode begins: the option that was held is dropped."""
         self._held = None
 
     def __call__(self, obs: Any) -> Any:
@@ -126,10 +126,10 @@ class Stepwise:
         return np.stack(held.actions) if many else held.actions[0].copy(), held
 
     def _advance(self, rows: list[np.ndarray], held: Held | None) -> Held:
-        """What is held after a step on these observations."""
+        """The options held after a step on these observations."""
         held = Held.idle([None] * len(rows)) if held is None else held
         due = held.left == 0
-        if due.any():  # decided for all: a program for each number of them would be many
+        if due.any():  # all rows are decided: another number of rows would compile another program
             held = held.follow(due, *self.policy._decide(np.stack(rows)))
             self.decisions += int(due.sum())
         return held.stepped()

@@ -1,4 +1,4 @@
-"""For other people's agents: environments whose actions last."""
+"""Gymnasium wrappers for learners of other libraries: environments whose actions have a length."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from tenuto.errors import UserError
 
 
 class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
-    """Any environment with discrete actions as one whose action is (action, length): hold it for so many steps.
+    """Any environment with discrete actions as one whose action is (action, length): hold it for `length` steps.
 
     The action space is MultiDiscrete: [action, length], lengths from 1 to `max_length`. With `flat`, for learners that
     know only Discrete, it is a single number: `action + n * (length - 1)`.
 
     `step` returns the plain sum of the rewards, so that returns stay comparable, and in `info`:
 
-    - `length`: steps that were really taken (fewer where the episode ended);
+    - `length`: steps that were taken (fewer if the episode ended);
     - `discounted_reward`: their rewards, discounted by `gamma` within the extension;
     - `discount`: `gamma ** length`, by which to discount what follows;
-    - `inner`: what each of the steps showed (`observations`, `rewards`).
+    - `inner`: the `observations` and `rewards` of the single steps.
 
     The exact one-step target of such a decision is `discounted_reward + discount * V(next)`, without `V` where it
     terminated.
@@ -62,7 +62,7 @@ class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         return obs, float(sum(rewards)), bool(terminated), bool(truncated), info
 
     def _read(self, action: Any) -> tuple[int, int]:
-        """The wrapped environment's action, and for how many steps."""
+        """The wrapped environment's action, and the number of steps to hold it."""
         try:
             if self.flat:
                 number = int(action)

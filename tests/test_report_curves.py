@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from helpers.commands import complaint, tenuto_says
 from helpers.watched_runs import Story, job_of, mean
 from tenuto import Run, UserError
-from tenuto.report import curves, stats
-from tenuto.report.curves import Curve
+from tenuto.report import curves, figures, stats
+from tenuto.report.figures import Curve
 from tenuto.runs import folders, runner
 
 # ---- Curves
@@ -25,7 +25,7 @@ POINTS = st.lists(st.tuples(st.integers(1, 30), st.floats(-50, 50, width=32)), m
 
 @given(POINTS, st.integers(1, 12), st.integers(0, 5))
 @settings(max_examples=100, deadline=None)
-def test_a_binned_curve_is_the_mean_of_what_ended_in_each_part(
+def test_a_binned_curve_is_the_mean_of_what_ended_in_each_bin(
     episodes: list[tuple[int, float]], points: int, blank: int
 ):
     steps = np.asarray([step for step, _ in episodes] + [0] * blank, np.int32)
@@ -33,7 +33,7 @@ def test_a_binned_curve_is_the_mean_of_what_ended_in_each_part(
     done = np.arange(len(steps)) < len(episodes)
     ends = np.cumsum(steps)
     grid = np.linspace(0, ends[-1] if len(ends) else 0, points + 1)[1:]
-    found = curves._binned(ends, done, values, grid)
+    found = figures._mean_in_bins(ends, done, values, grid)
     wanted, last = [], math.nan
     for number in range(points):
         low = grid[number - 1] if number else -math.inf
@@ -46,7 +46,7 @@ def test_a_binned_curve_is_the_mean_of_what_ended_in_each_part(
 def test_a_curve_of_evaluations_is_their_mean_over_episodes(swept: Run):
     kept = swept.records
     curve = Curve.of(kept, [2, 0])
-    assert curve.judged
+    assert curve.evaluated
     assert curve.steps.tolist() == [100, 200, 300, 310]
     for row, lane in enumerate((2, 0)):
         for number in range(4):
@@ -54,17 +54,18 @@ def test_a_curve_of_evaluations_is_their_mean_over_episodes(swept: Run):
                 kept[f"evaluation_{name}"][lane, number].tolist() for name in ("returns", "steps", "decisions")
             )
             assert curve.returns[row, number] == pytest.approx(mean(returns))
+            assert curve.decisions[row, number] == pytest.approx(mean(decisions))
             assert curve.decisions_per_step[row, number] == pytest.approx(sum(decisions) / sum(steps))
 
 
 def test_a_curve_of_training_goes_by_steps(swept: Run):
     kept = swept.records
     curve = Curve.of(kept, [0, 1], training=True)
-    assert not curve.judged
-    assert len(curve.steps) == curves.POINTS
+    assert not curve.evaluated
+    assert len(curve.steps) == figures.BINS
     longest = max(kept["steps"][lane].sum() for lane in (0, 1))
     assert curve.steps[-1] == longest
-    assert curve.steps[0] == pytest.approx(longest / curves.POINTS)
+    assert curve.steps[0] == pytest.approx(longest / figures.BINS)
     for lane in (0, 1):
         count = int(kept["count"][lane])
         ends = np.cumsum(kept["steps"][lane, :count])

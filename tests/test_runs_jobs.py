@@ -155,7 +155,7 @@ def test_a_run_on_a_map_that_was_redrawn_is_not_taken_for_this_one(maps: Path, e
     assert folders.claim(job(), folder) == folder
     (maps / "x.txt").write_text("S.G\n.#.\n")
     assert job().hyperparameters() != first.hyperparameters()
-    with pytest.raises(UserError, match="the map was drawn anew"):
+    with pytest.raises(UserError, match="the map has changed"):
         folders.claim(job(), folder)
     assert folders.load_job(folder) == first  # a run keeps the map it was made with
     assert folders.load_job(folder).tasks[0].env.rows() == first.tasks[0].env.rows()

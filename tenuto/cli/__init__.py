@@ -11,7 +11,7 @@ import tenuto
 from tenuto.cli.commands import Command, separated
 from tenuto.console import say
 
-PIPE_CLOSED = 141  # as a shell tells of a program whose reader went away
+PIPE_CLOSED = 141  # the shell's exit code for a program whose reader has closed the pipe
 errors = Console(stderr=True)
 
 
@@ -23,13 +23,13 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:  # `tenuto train --help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is flushed at the end goes there
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush does not fail
         code = PIPE_CLOSED
     sys.exit(code)
 
 
 def run(words: list[str]) -> int:
-    """Do what the words of a command line say; the exit code."""
+    """Run a command line; the exit code."""
     words = separated(words)
     if words == ["--version"]:
         say(f"tenuto {tenuto.__version__}")
@@ -53,7 +53,7 @@ def run(words: list[str]) -> int:
         return 2
     except BrokenPipeError:
         raise
-    except OSError as problem:  # a full disk, a folder taken away
+    except OSError as problem:  # a full disk, a folder that was removed
         complain(f"cannot go on: {problem.strerror or problem} ({problem.filename}); what was saved is whole")
         return 2
     except (Interrupted, KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""What can be said on the command line: commands, their flags and help. Nothing here imports JAX.
+"""The command line: commands, their flags and help. Nothing here imports JAX.
 
 `does` names the function that carries a command out.
 """
@@ -20,7 +20,7 @@ LISTS = (
 
 @dataclasses.dataclass
 class List:
-    """Show the agents, environments and settings there are.
+    """List all agents, environments and settings.
 
     Example: tenuto list
     """
@@ -55,7 +55,7 @@ class Train(Asked):
 
 @dataclasses.dataclass
 class Resume:
-    """Go on with a run that was stopped, on a CPU bit for bit as if it had never been.
+    """Go on with a run that was stopped; on a CPU bit for bit as if it had not been.
 
     Example: tenuto resume runs/ute
     """
@@ -72,7 +72,7 @@ class Resume:
 
 @dataclasses.dataclass
 class Eval:
-    """Let what a finished run has learned play without exploration, and film it.
+    """Let the policies of a finished run play without exploration, and film an episode.
 
     Example: tenuto eval runs/cartpole --episodes 20 --video cartpole.mp4
     """
@@ -111,7 +111,7 @@ class Plot:
 
 @dataclasses.dataclass
 class ReproduceFlags:
-    """What all experiments take."""
+    """Flags of all experiments."""
 
     name: ClassVar[str]
 
@@ -184,9 +184,9 @@ class ReproduceAtari(ReproduceFlags):
     Parts: main (ddqn, fixed-j, ez-greedy, dar, temporl, b-dqn, ute-1step, ute, ute-adaptive, each with the paper's best
     λ or μ of the game), lambdas (ute over λ), mus (ez-greedy over μ), fixed (fixed repeat of 2 to 10 steps), ablations
     (joint-options and ute-1step against ute), ensemble (full-ensemble against b-dqn, ute and ute-adaptive). The random
-    agent is always played too, for normalised scores. Needs `pip install 'tenuto[atari]'` and a GPU: before anything
-    starts, it is said how much memory, disk and time the whole takes. A few games at a time is the way: what is asked
-    for later, with the same --out, --seeds and --steps, joins the tables.
+    agent is always played too, for normalised scores. Needs `pip install 'tenuto[atari]'` and a GPU: before it
+    starts, the command shows the memory, disk and time that it needs. Run a few games at a time: later
+    calls with the same --out, --seeds and --steps add to the tables.
 
     Example: tenuto reproduce atari --games road_runner qbert --agents ddqn temporl ute --out runs/atari
     """
@@ -199,19 +199,20 @@ class ReproduceAtari(ReproduceFlags):
     parts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
     """What to make; see above."""
     games: list[str] | None = None
-    """Games, as ale-py names them: road_runner, ms_pacman; by default the paper's 12. Others can only be played."""
+    """Games, as ale-py names them: road_runner, ms_pacman; by default the paper's 12. Other
+    games have no published numbers."""
     agents: list[str] | None = None
     """Agents, of those that the parts have; by default all of them. Without ddqn there are no normalised scores."""
     steps: int | None = None
     """Environment steps (of 4 frames) that each lane is trained for; by default the paper's 2,500,000."""
     quick: bool = False
-    """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, except for what
-    is said otherwise. Its numbers mean nothing."""
+    """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, unless other
+    flags are given. Its numbers mean nothing."""
 
 
 @dataclasses.dataclass
 class Reproduce:
-    """Make tables and figures of the paper anew, its numbers beside ours.
+    """Reproduce tables and figures of the paper, with its numbers beside ours.
 
     Writes cells.json, lanes.csv, table.md and figures (PNG, SVG) to --out. Finished work found there is not run again;
     an interrupted call goes on where it stopped when it is repeated.

@@ -1,4 +1,4 @@
-"""`tenuto list`: the agents, environments, settings and experiments there are."""
+"""`tenuto list`: all agents, environments, settings and experiments."""
 
 from rich.markup import escape
 from rich.table import Table
@@ -14,9 +14,9 @@ def show(command: List, words: list[str]) -> None:
     show_table("Agents (--agent)", {name: entry.summary for name, entry in agents.CATALOGUE.items()})
     show_table("Environments (--env)", registry.ENVIRONMENTS)
     for family in settings.FAMILIES.values():
-        whose = "Gymnasium's environments" if family is settings.standard.FAMILY else family.name
-        show_table(f"Settings of {whose} (--setting)", dict(family.settings))
-        show_table(f"Schedules of {whose} (--schedule)", dict(family.schedules))
+        owner = "Gymnasium's environments" if family is settings.standard.FAMILY else family.name
+        show_table(f"Settings of {owner} (--setting)", dict(family.settings))
+        show_table(f"Schedules of {owner} (--schedule)", dict(family.schedules))
     for name, experiment in EXPERIMENTS.items():
         show_table(f"Parts of `tenuto reproduce {name}` (--parts)", dict(experiment.parts))
 

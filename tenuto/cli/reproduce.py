@@ -23,7 +23,7 @@ QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
 
 
 def reproduce(command: Reproduce, words: list[str]) -> None:
-    """Make an experiment: the jobs that are not done yet, then the tables and figures of all that was ever asked."""
+    """Run an experiment: the jobs that are not done yet, then the tables and figures of everything asked for so far."""
     flags = command.experiment
     experiment = EXPERIMENTS[flags.name]
     work.check_names("setting", flags.setting, experiment.settings)
@@ -59,7 +59,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
 
 
 def show_needs_of_rest(todo: Sequence[Job], out: Path, at_a_time: int) -> None:
-    """Say what the large jobs that are not done yet will need."""
+    """Show what the large jobs that are not done yet will need."""
     left = [job for job in todo if job.env.threaded and not folders.finished(out / "jobs" / job.name)]
     if left:
         show_needs(left, out, at_a_time)
@@ -87,7 +87,7 @@ class JobBars:
         self._lock = threading.Lock()
 
     def report(self, job: Job, now: runner.Progress | None) -> None:
-        """Show how far a job is; None says that it is finished."""
+        """Show the progress of a job; None if it is finished."""
         with self._lock:
             if job not in self._bars:
                 label = f"{job.label} ({job.request.setting})"

@@ -1,4 +1,4 @@
-"""`tenuto train`, `resume`, `eval` and `plot`: one run, and what it has learned."""
+"""`tenuto train`, `resume`, `eval` and `plot`: one run, and its policies."""
 
 import math
 import shlex
@@ -35,7 +35,7 @@ def resume(command: Resume, words: list[str]) -> None:
 
 
 def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
-    """Run a job with a progress bar, then draw and show what came of it."""
+    """Run a job with a progress bar, then draw its figures and show its summary."""
     if checkpoint_seconds < 0:
         raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
     trackers.check(track)
@@ -72,7 +72,7 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
 
 
 def show_needs(jobs: list[Job], out: Path, at_a_time: int) -> None:
-    """Say what large jobs will need; what does not fit is refused."""
+    """Show what large jobs will need; an error if they do not fit."""
     needs.check_disk(jobs, at_a_time, out)
     for line in needs.describe(jobs, at_a_time):
         say(line)
@@ -102,7 +102,7 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
 
 
 def _measure(job: Job) -> tuple[str, str, str]:
-    """Which number of the summary tells best how a job did, its title, and what it is."""
+    """The number of the summary to show for this job: its name, title and caption."""
     if job.request.evaluate_every:
         episodes = job.request.evaluation_episodes
         caption = f"mean over the last third of training, {episodes} episodes an evaluation"

@@ -60,8 +60,8 @@ TABLES = {"main": RESULTS, "ablations": "ablations", "ensemble": "fig:atari_full
 NORMALISED = {RESULTS: "tab:atari_result_normalized", "fixed": "fig:appendix_fixed_j", "ablations": "fig:ablations"}
 RETURN, LENGTH = "evaluation return at the end", "steps per decision at the end"
 FIXED = (2, 4, 6, 8, 10)
-CATALOGUE_FIXED = 4  # what fixed-j is if nothing is said
-RANDOM_STEPS = 30_000  # no more are needed of a policy that never changes: all its evaluations count
+CATALOGUE_FIXED = 4  # the length of the catalogue's fixed-j
+RANDOM_STEPS = 30_000  # enough for a policy that never changes: all its evaluations count
 
 
 def wanted(flags: Any) -> Wanted:
@@ -77,8 +77,8 @@ def wanted(flags: Any) -> Wanted:
 
 
 def items(parts: Sequence[str], games: Sequence[str] | None, agents: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Every game and agent that was asked for; what was not said is as in the paper. The random agent is always there:
-    it costs next to nothing, and without it there are no normalised scores."""
+    """Every game and agent that was asked for; by default those of the paper. The random agent is always there: it
+    costs next to nothing, and without it there are no normalised scores."""
     for flag, given in (("games", games), ("agents", agents)):
         if given is not None and not given:
             raise UserError(f"--{flag} was given no value: name at least one, or leave it out")
@@ -108,7 +108,7 @@ def entries(part: str, setting: str, seeds: int, steps: int, game: str, agent: s
     if agent not in AGENTS[part]:
         return []
     job = partial(job_for, f"atari-{game}", setting=setting, seeds=seeds, steps=steps)
-    if agent in YARDSTICKS:  # their home is the main table, whichever part needs them
+    if agent in YARDSTICKS:  # they belong to the main table, whichever part needs them
         part = "main"
     if part in TABLES:
         return list(_one_job(TABLES[part], job, game, agent))
@@ -128,7 +128,7 @@ def _alone(job: partial[Job], game: str, agent: str) -> Source:
 
 
 def _one_job(table: str, job: partial[Job], game: str, agent: str) -> Iterator[Entry]:
-    """What an agent achieves in a game, and how long it holds its actions."""
+    """An agent's return in a game, and its mean length."""
     source = _alone(job, game, agent)
     mean, sd = published.result(agent, game) if table == RESULTS else (None, None)
     yield Entry(table, game, agent, mean, source, RETURN, sd)
@@ -171,8 +171,8 @@ def _order(cell: Cell | Entry) -> tuple[Any, ...]:
 
 
 def derive(made: Sequence[Cell]) -> list[Cell]:
-    """Normalised scores and their averages over games. What normalises is a mean over seeds: one agent's seed has
-    nothing in common with another's but the number."""
+    """Normalised scores and their averages over games. Scores are normalised by means over seeds: seeds of
+    different agents have nothing in common but their number."""
     measured = {(cell.setting, cell.row, cell.column): cell for cell in made if cell.table == RESULTS}
     scores = []
     for cell in sorted(made, key=_order):
@@ -215,9 +215,9 @@ def _score(table: str, row: str, column: str, made_of: Sequence[Cell], values: n
 
 
 def preface(made: Sequence[Cell]) -> list[str]:
-    """What the numbers are, and what keeps ours from being the published ones."""
+    """What the numbers are, and why ours are not the published ones."""
     steps = " or ".join(f"{n:,}" for n in sorted({cell.steps for cell in made if cell.column != "random"}))
-    told = [
+    lines = [
         f"The published numbers are after {published.STEPS:,} steps of training, ours after {steps} (the random agent, "
         f"which learns nothing, after at most {RANDOM_STEPS:,}): compare them where these agree. The published ± is "
         "most likely the spread of all evaluations of all seeds; our interval is that of the mean over seeds.",
@@ -226,19 +226,19 @@ def preface(made: Sequence[Cell]) -> list[str]:
         "is over the games that all columns of its table have.",
     ]
     if any(cell.setting != "standard" for cell in made):
-        told.append("In `released` and `text` an evaluation's episode is a single life, as in the authors' code.")
+        lines.append("In `released` and `text` an evaluation's episode is a single life, as in the authors' code.")
     if any(cell.setting == "standard" for cell in made):
-        told.append("In `standard` games are played otherwise than in the paper: its numbers are no measure there.")
-    return told
+        lines.append("In `standard` games are played otherwise than in the paper: its numbers are no measure there.")
+    return lines
 
 
 def draw(listed: Sequence[Entry], folder: Path) -> None:
     """Evaluation returns over training, a panel for each game, and normalised scores as points."""
-    curves: dict[tuple[str, str], dict[str, dict[str, figures.Judged]]] = {}
+    curves: dict[tuple[str, str], dict[str, dict[str, figures.Curve]]] = {}
     for entry in sorted(listed, key=_order):
         if entry.measure == RETURN and entry.column != "random":
             panels = curves.setdefault((entry.table, entry.setting), {})
-            panels.setdefault(entry.row, {})[entry.column] = measures.judged(entry.source, folder)
+            panels.setdefault(entry.row, {})[entry.column] = measures.curve(entry.source, folder)
     for (table, setting), panels in curves.items():
         name = "fig:atari_learning_curve" if table == RESULTS else table
         title = f"Atari, evaluations (ε = 0.001), setting {setting}"

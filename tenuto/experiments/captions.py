@@ -1,4 +1,4 @@
-"""What is told with a table of an experiment."""
+"""The captions of an experiment's tables."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from tenuto.report.cells import Cell
 
 
 def caption(cells: Sequence[Cell]) -> str:
-    """What the numbers are, and which published ones are not to be trusted."""
+    """What the numbers are, and which published ones rest on a bug or cannot be explained."""
     seeds = sorted({cell.seeds for cell in cells})
     text = f"Mean over {' or '.join(map(str, seeds))} seeds [95% bootstrap interval]"
     if any(cell.published is not None for cell in cells):

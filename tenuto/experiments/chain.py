@@ -68,7 +68,7 @@ def _max_length(n: int, job: partial[Job]) -> Iterator[Entry]:
         job = partial(job, episodes=job.keywords["episodes"] * LONG_EPISODES // BUDGET.amount)
     for j in MAX_LENGTHS:
         made = {
-            "ez-greedy": _best_mu(job),  # J is no part of it
+            "ez-greedy": _best_mu(job),  # it does not depend on J
             "temporl": Source(job("temporl", max_length=j), {}),
             "ute": Source(job("ute", lam=LAMS[-1:], max_length=j), {}),
         }
@@ -87,7 +87,7 @@ def _best_lam(job: partial[Job]) -> Source:
 def panel(entry: Entry) -> tuple[str, str] | None:
     """The panel and the curve that an entry is drawn as; None where it is only a number.
 
-    Of the appendix table, the curves over lambda are drawn: eleven in one panel could not be told apart.
+    Of the appendix table, the curves over lambda are drawn: eleven in one panel could not be distinguished.
     """
     if entry.table == "tab:nchain_auc_all":
         return (f"N = {entry.row}", entry.column) if entry.source.job.request.agent == "ute" else None

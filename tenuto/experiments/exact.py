@@ -22,7 +22,7 @@ class Options(NamedTuple):
     """Every option of a map: hold an action for j steps from a cell (arrays: cells, actions, J).
 
     Where the episode ends before the option does, the span that an agent stores is shorter: the value of such an
-    option is never trained, only guessed.
+    option is never trained, only extrapolated.
     """
 
     value: Float[np.ndarray, "cells actions J"]
@@ -59,7 +59,7 @@ def options(env: Lava, gamma: float, longest: int) -> Options:
 
 
 class Guess(NamedTuple):
-    """An ensemble's word on every option that can begin in a walkable cell, beside the truth (flat arrays)."""
+    """An ensemble's values of every option that can begin in a walkable cell, beside the exact ones (flat arrays)."""
 
     mean: np.ndarray
     spread: np.ndarray  # standard deviation over heads
@@ -71,7 +71,7 @@ class Guess(NamedTuple):
         return np.abs(self.mean - self.exact)
 
     def rank_correlation(self) -> float:
-        """Spearman's between spread and error: 1 where the ensemble knows best what it does not know."""
+        """Spearman's rank correlation of spread and error: 1 if the ensemble is least sure where it is most wrong."""
         return float(stats.spearmanr(self.spread, self.error).statistic)
 
     def only_whole(self) -> "Guess":
@@ -80,17 +80,17 @@ class Guess(NamedTuple):
 
 
 def compare(task: Task, networks: Networks, lanes: Sequence[int]) -> list[Guess]:
-    """What the ensembles of these lanes, all on the task's map, think of every option, and what is true."""
+    """The values of every option by the ensembles of these lanes, all on the task's map, and the exact ones."""
     extension, env = task.agent.extension, task.env
     if not (isinstance(extension, Uncertain) and isinstance(env, Lava)):
         raise UserError("only UTE agents on lava maps have option values that can be compared with exact ones")
     cells = np.flatnonzero(env.walkable())
-    seen = jax.vmap(lambda cell: env.features(env.observe(LavaState(cell, jnp.int32(0)))))(jnp.asarray(cells))
+    features = jax.vmap(lambda cell: env.features(env.observe(LavaState(cell, jnp.int32(0)))))(jnp.asarray(cells))
     codes = jax.vmap(env.actions.encode)(jnp.arange(env.actions.n))
 
     @jax.jit
     def values(net):  # type: ignore[no-untyped-def]
-        return jax.vmap(lambda x: jax.vmap(lambda code: net(x, code))(codes))(seen)  # (cells, actions, B, J)
+        return jax.vmap(lambda x: jax.vmap(lambda code: net(x, code))(codes))(features)  # (cells, actions, B, J)
 
     true = options(env, float(task.plan.gamma), extension.max_length)
     guesses = []

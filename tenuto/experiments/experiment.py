@@ -1,4 +1,4 @@
-"""An experiment: what the paper shows, as cells yet to be filled and the lanes that fill them."""
+"""An experiment: a section of the paper, as cells to fill and the lanes that fill them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ class Source(NamedTuple):
     lanes: dict[str, Any]
 
     def mine(self) -> list[bool]:
-        """Which of the job's lanes these are; what a job does not sweep, all its lanes have."""
+        """A mask of the job's lanes. A value that the job does not sweep is that of all its lanes."""
         lanes = self.job.lanes
         mine = [all(self.job.value(lane, k) == v for k, v in self.lanes.items()) for lane in lanes]
         assert any(mine), f"{self.job.name} has no lane with {self.lanes}"
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     column: str
     published: float | None
     source: Source
-    measure: str = "auc"  # of `measures.MEASURES`: what is taken from each lane
+    measure: str = "auc"  # the name of one in `measures.MEASURES`
     published_sd: float | None = None
 
     @property
@@ -43,28 +43,30 @@ class Entry(NamedTuple):
 class Wanted(NamedTuple):
     """What the flags of `tenuto reproduce` ask of an experiment."""
 
-    items: Sequence[tuple[Any, ...]]  # what sets jobs apart beside part and setting: a chain's length, a game
+    items: Sequence[tuple[Any, ...]]  # how jobs of a part and setting differ: by a chain's length, a game, an agent
     seeds: int | None  # None: as many as the paper has
-    budget: Budget | None = None  # None: the experiment's, or a tenth of it to be quick
+    budget: Budget | None = None  # None: the experiment's, or a tenth of it with --quick
 
 
 def numbers(flag: str, given: Sequence[int]) -> list[tuple[int, ...]]:
-    """A list of whole numbers that set jobs apart, each once."""
+    """A list of whole numbers by which jobs differ, each once."""
     if not given:
         raise UserError(f"--{flag} was given no value: name at least one, or leave it out")
     return [(number,) for number in dict.fromkeys(given)]
 
 
 class Experiment(NamedTuple):
-    """All that `reproduce` needs to know of one section of the paper."""
+    """One section of the paper, for `reproduce`."""
 
     name: str
     parts: Mapping[str, str]  # what can be asked for, and what it is
     titles: Mapping[str, str]  # of the tables, in their order
     settings: Mapping[str, str]
     budget: Budget  # that each lane is trained for
-    entries: Callable[..., list[Entry]]  # (part, setting, seeds, budget, *what else sets jobs apart)
-    panel: Callable[[Entry], tuple[str, str] | None]  # the panel and the curve an entry is drawn as, if it is
+    entries: Callable[..., list[Entry]]  # (part, setting, seeds, budget, *item of Wanted)
+    panel: Callable[
+        [Entry], tuple[str, str] | None
+    ]  # the panel and the curve that an entry is drawn as; None if it is not
     wanted: Callable[[Any], Wanted] = lambda flags: Wanted([()], flags.seeds)  # by the experiment's own flags
     draw: Callable[[Sequence[Entry], Path], None] = lambda entries, folder: None  # figures beyond learning curves
     derive: Callable[[Sequence[Cell]], list[Cell]] = lambda cells: []  # cells made from other cells

@@ -163,10 +163,10 @@ def draw(listed: Sequence[Entry], folder: Path) -> None:
                 folder / f"lengths_{setting}",
                 title=f"How long actions are held, share of decisions over training, setting {setting}",
             )
-        judged = [entry for entry in mine if entry.measure == "calibration"]
-        if judged:
+        calibrated = [entry for entry in mine if entry.measure == "calibration"]
+        if calibrated:
             figures.calibration(
-                {e.row: [(g.spread, g.error) for g in measures.guesses(e.source, folder)] for e in judged},
+                {e.row: [(g.spread, g.error) for g in measures.guesses(e.source, folder)] for e in calibrated},
                 folder / f"calibration_{setting}",
                 title=f"UTE's true error against its ensemble's spread, setting {setting}",
             )

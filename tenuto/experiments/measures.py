@@ -1,4 +1,4 @@
-"""What is taken from each lane of a finished job to fill a cell."""
+"""Measures: one number of each lane of a finished job, from which a cell is made."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -15,7 +15,7 @@ from tenuto.runs import folders, records
 from tenuto.runs.jobs import Job
 from tenuto.runs.records import Records
 
-THE_END = 100_000  # steps: what the paper's Atari numbers are taken over
+THE_END = 100_000  # last steps of training, over which the paper's Atari numbers are means
 
 
 def folder_of(source: Source, folder: Path) -> Path:
@@ -23,7 +23,7 @@ def folder_of(source: Source, folder: Path) -> Path:
 
 
 def kept_of(source: Source, folder: Path, name: str) -> np.ndarray:
-    """One array of the records, of the source's lanes."""
+    """One array of the records, with the rows of the source's lanes."""
     return records_of(source, folder)[name][np.asarray(source.mine())]
 
 
@@ -34,7 +34,7 @@ def records_of(source: Source, folder: Path) -> Records:
 
 
 def finished_at(folder: Path) -> int:
-    """Tells a finished job from one that was made anew in its place."""
+    """When the job was finished; it differs if the job was run again in the same folder."""
     return (folder / "summary.json").stat().st_mtime_ns
 
 
@@ -62,7 +62,7 @@ def coverage(source: Source, folder: Path) -> np.ndarray:
 
 
 def steps_per_decision(source: Source, folder: Path) -> np.ndarray:
-    """How long a lane committed itself on average."""
+    """The mean length of each lane's options in training."""
     return kept_of(source, folder, "steps").sum(1) / kept_of(source, folder, "decisions").sum(1)
 
 
@@ -72,12 +72,12 @@ def evaluation_return(source: Source, folder: Path) -> np.ndarray:
 
 
 def decisions_per_episode(source: Source, folder: Path) -> np.ndarray:
-    """How often each lane decided anew in an evaluation episode, over the last third of its training."""
+    """Each lane's mean number of decisions in an evaluation episode, over the last third of its training."""
     return _last_third(source, folder, "decisions")
 
 
-def judged_lambda(source: Source, folder: Path) -> np.ndarray:
-    """The lambda each lane was judged by, over the last third of its training."""
+def lambda_in_evaluations(source: Source, folder: Path) -> np.ndarray:
+    """The mean λ that each lane was evaluated with, over the last third of its training."""
     return _last_third(source, folder, "lam")
 
 
@@ -91,20 +91,20 @@ def return_at_the_end(source: Source, folder: Path) -> np.ndarray:
 
 
 def steps_per_decision_at_the_end(source: Source, folder: Path) -> np.ndarray:
-    """How long each lane committed itself on average in the same evaluations."""
+    """The mean length of each lane's options in the same evaluations."""
     return _at_the_end(source, folder, "steps").sum((1, 2)) / _at_the_end(source, folder, "decisions").sum((1, 2))
 
 
 def _at_the_end(source: Source, folder: Path, name: str) -> np.ndarray:
-    """What the evaluations of the last 100,000 steps found (lanes, evaluations, episodes). The last of all is always
-    among them, for it is made when training ends."""
+    """Evaluations in the last 100,000 steps (lanes, evaluations, episodes). The very last is always among them: it is
+    made when training ends."""
     late = records_of(source, folder)["evaluated"] > source.job.budget.amount - THE_END
     return kept_of(source, folder, f"evaluation_{name}")[:, late].astype(np.float64)
 
 
-def judged(source: Source, folder: Path) -> figures.Judged:
-    """What the lanes' evaluations gave over training."""
-    return figures.Judged.of(records_of(source, folder), np.flatnonzero(source.mine()))
+def curve(source: Source, folder: Path) -> figures.Curve:
+    """The source's evaluations over training."""
+    return figures.Curve.of(records_of(source, folder), np.flatnonzero(source.mine()))
 
 
 def calibration(source: Source, folder: Path) -> np.ndarray:
@@ -113,7 +113,7 @@ def calibration(source: Source, folder: Path) -> np.ndarray:
 
 
 def calibration_of_whole(source: Source, folder: Path) -> np.ndarray:
-    """The same over the options that can be trained."""
+    """The same rank correlation, over the options that can be trained."""
     return np.asarray([guess.only_whole().rank_correlation() for guess in guesses(source, folder)])
 
 
@@ -143,7 +143,7 @@ MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {
     "steps per decision": steps_per_decision,
     "evaluation return": evaluation_return,
     "decisions per episode": decisions_per_episode,
-    "judged lambda": judged_lambda,
+    "lambda in evaluations": lambda_in_evaluations,
     "evaluation return at the end": return_at_the_end,
     "steps per decision at the end": steps_per_decision_at_the_end,
     "calibration": calibration,

@@ -48,7 +48,7 @@ def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int)
 
 
 def _both(table: str, name: str, J: int, source: Source) -> Iterator[Entry]:
-    """What an agent achieves, and with how many decisions."""
+    """An agent's return, and its decisions per episode."""
     theirs, spread = published.pendulum(name, J) if table == "tab:pendulum" else (None, None)
     yield Entry(table, str(J), name, theirs, source, RETURN, spread)
     yield Entry("decisions" if table == "tab:pendulum" else f"{table} decisions", str(J), name, None, source, DECISIONS)
@@ -62,7 +62,7 @@ def _main(job: Callable[..., Job], J: int) -> Iterator[Entry]:
         source = Source(job(agent, max_length=J), {})
         yield from _both("tab:pendulum", agent, J, source)
         if agent == "ute-ddpg":
-            yield Entry("lambda", str(J), agent, None, source, "judged lambda")
+            yield Entry("lambda", str(J), agent, None, source, "lambda in evaluations")
 
 
 def _learners(job: Callable[..., Job], J: int) -> Iterator[Entry]:
@@ -89,14 +89,14 @@ def draw(listed: Sequence[Entry], folder: Path) -> None:
         panels = {}
         for J in dict.fromkeys(entry.row for entry in mine if entry.row != "1") or ["1"]:
             shown = alone + [entry for entry in mine if entry.row == J and J != "1"]
-            panels[f"J = {J}"] = {entry.column: measures.judged(entry.source, folder) for entry in shown}
+            panels[f"J = {J}"] = {entry.column: measures.curve(entry.source, folder) for entry in shown}
         name = "fig_Pendulum-v0" if table == "tab:pendulum" else table
         title = f"Pendulum-v0, evaluations without exploration, setting {setting}"
         figures.evaluations(panels, folder / f"{name}_{setting}", title=title)
 
 
 def derive(made: Sequence[Cell]) -> list[Cell]:
-    """Differences between agents, seed by seed: a seed's evaluations begin in the same states whoever is judged."""
+    """Differences between agents, seed by seed: a seed's evaluations begin in the same states for every agent."""
     main = {(cell.setting, cell.row, cell.column): cell for cell in made if cell.table == "tab:pendulum"}
     pairs = [("ute-ddpg", "temporl-ddpg"), *((agent, "ddpg") for agent in reversed(EXTENDED))]
     found = []

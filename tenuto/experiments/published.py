@@ -113,7 +113,7 @@ def runs(table: str) -> int:
 
 
 class Note(NamedTuple):
-    """What is to be told under a table, where a published number rests on a bug or on what we cannot find."""
+    """A note under a table whose published number rests on a bug, or on something we cannot find."""
 
     tables: str  # how their labels begin
     name: str  # of the row or column it is about

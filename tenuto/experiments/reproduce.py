@@ -24,11 +24,11 @@ from tenuto.runs.runner import Interrupted, Progress
 WIDE = 30  # lanes per CPU core from which a job is worth spreading over all cores; smaller ones run side by side
 
 
-Asked = tuple[Any, ...]  # setting, part, and what else sets jobs apart (a chain's length; a game and an agent)
+Asked = tuple[Any, ...]  # setting, part, and an item (a chain's length; a game and an agent)
 
 
 def check_names(flag: str, given: Sequence[str], known: Mapping[str, str]) -> None:
-    """Whether these can be asked for; if not, what can."""
+    """Check that these names can be asked for; the error lists those that can."""
     if not given:
         raise UserError(f"--{flag} was given no value: known are {', '.join(known)}")
     for name in given:
@@ -37,7 +37,8 @@ def check_names(flag: str, given: Sequence[str], known: Mapping[str, str]) -> No
 
 
 def entries_of(experiment: Experiment, asked: Sequence[Asked], seeds: int, budget: int) -> dict[Asked, list[Entry]]:
-    """Every cell that was asked for; what gives none (an agent that a part has not) is left out."""
+    """The entries of everything that was asked for. Combinations without entries (an agent that is not in a part) are
+    left out."""
     found: dict[Asked, list[Entry]] = {}
     for setting, part, *item in asked:
         if entries := experiment.entries(part, setting, seeds, budget, *item):
@@ -50,7 +51,7 @@ def together(entries: Mapping[Asked, list[Entry]]) -> list[Entry]:
 
 
 def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
-    """Make the folder this experiment's. More can be asked of it later, but `fixed` may not change."""
+    """Reserve the folder for this experiment. Later calls may ask for more, but `fixed` may not change."""
     marker = folder / "experiment.json"
     asked = {"experiment": experiment, **fixed}
     if folders.exists(marker):
@@ -67,7 +68,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
 
 
 def remember(folder: Path, asked: Sequence[Asked]) -> list[Asked]:
-    """Note what the folder holds now; all that was ever asked of it, so that a report leaves nothing out."""
+    """Add this to what was asked of the folder, and return all of it, so that a report leaves nothing out."""
     marker = folder / "experiment.json"
     found = storage.read_json(marker)
     everything = sorted({*map(tuple, found.get("asked", [])), *asked})
@@ -89,7 +90,7 @@ def run_jobs(
     """
     devices = jax.local_devices()
     if devices[0].platform == "cpu":
-        # Environments outside have threads of their own, and two such programs can wait for each other for ever.
+        # Environments on the host have threads of their own, and two such programs can deadlock.
         wide = [job for job in todo if job.on_host or len(job.lanes) >= WIDE * len(devices)]
         _run_side_by_side(wide, [devices], folder, report, stop)
         _run_side_by_side([job for job in todo if job not in wide], [[d] for d in devices], folder, report, stop)
@@ -150,7 +151,9 @@ def fill(entry: Entry, folder: Path) -> Cell:
     """The cell of an entry, from the finished job."""
     summary = storage.read_json(measures.folder_of(entry.source, folder) / "summary.json")
     values = MEASURES[entry.measure](entry.source, folder)
-    ended = int(measures.kept_of(entry.source, folder, "steps").sum()) // len(values)  # in episodes that did
+    ended = int(measures.kept_of(entry.source, folder, "steps").sum()) // len(
+        values
+    )  # steps of a lane, in finished episodes
     return cells.make(
         values,
         table=entry.table,
@@ -185,7 +188,7 @@ def write_report(
     present = [entry for entry in entries if folders.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
     derived = experiment.derive(cells.write(made, folder))
-    everything = cells.write(derived, folder, anew={cell.table for cell in derived})
+    everything = cells.write(derived, folder, remade={cell.table for cell in derived})
     everything.sort(key=lambda cell: (list(titles).index(cell.table), cell.setting))
     text = ["# Results", "", f"Last made by `{command}` with tenuto {tenuto.__version__}.", ""]
     text += [f"**{warning}**", ""] if warning else []

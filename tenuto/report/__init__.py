@@ -1,1 +1,1 @@
-"""Numbers and figures from what runs left: statistics, cells, tables, learning curves."""
+"""Numbers and figures from the records of runs: statistics, cells, tables, learning curves."""

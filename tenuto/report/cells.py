@@ -1,4 +1,4 @@
-"""A cell: one number of a table, ours with its interval beside the published one."""
+"""A cell of a table: our number with its interval, beside the published one."""
 
 import csv
 import io
@@ -56,11 +56,11 @@ def make(values: np.ndarray, **fields: Any) -> Cell:
     )
 
 
-def write(cells: Iterable[Cell], folder: Path, anew: Container[str] = ()) -> list[Cell]:
-    """Write `cells.json` and `lanes.csv`, together with the cells an earlier call left there; all of them.
+def write(cells: Iterable[Cell], folder: Path, remade: Container[str] = ()) -> list[Cell]:
+    """Write `cells.json` and `lanes.csv` with these cells and those that earlier calls wrote there; all of them.
 
-    Tables that are made anew keep none of their earlier cells."""
-    merged = {cell.key: cell for cell in read(folder) if cell.table not in anew} | {cell.key: cell for cell in cells}
+    Of the tables in `remade`, no earlier cell is kept."""
+    merged = {cell.key: cell for cell in read(folder) if cell.table not in remade} | {cell.key: cell for cell in cells}
     listed = sorted(merged.values(), key=lambda cell: (cell.table, cell.setting))
     rows = [cell._asdict() | {"ci95": list(cell.ci95)} for cell in listed]
     for row in rows:

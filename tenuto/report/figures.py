@@ -1,10 +1,10 @@
-"""Figures, as PNG (to look at) and SVG (to print)."""
+"""Figures, as PNG (to look at) and SVG (to print). Every interval over seeds is a bootstrap interval."""
 
 import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -19,10 +19,10 @@ from tenuto.report.cells import Cell
 from tenuto.runs import records
 from tenuto.runs.records import Records
 
-BINS = 50
+BINS = 50  # of a curve over training
 LEAST_WIDTH = 5.5  # inches
 LETTERS_PER_INCH = 12  # of a title
-MOST_LENGTHS = 10  # told apart by colour
+MOST_LENGTHS = 10  # with a colour of their own; all longer ones share the last
 # A colour-blind-safe set (Okabe and Ito), in a fixed order so that an agent keeps its colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
@@ -30,7 +30,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 def learning_curves(
     panels: Mapping[str, Mapping[str, np.ndarray]], path: Path, *, title: str, worst: float, best: float
 ) -> list[Path]:
-    """A panel per key, a curve per agent: mean training return over seeds with a 95% interval of the mean.
+    """A panel per key, a curve per agent: mean training return over seeds with its 95% bootstrap interval.
 
     Each array holds one row of episode returns per seed.
     """
@@ -41,11 +41,8 @@ def learning_curves(
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     for axis, (label, panel) in zip(axes, panels.items(), strict=False):
         for name, returns in panel.items():
-            x, mean, half = binned(returns)
-            colour = COLOURS[names.index(name) % len(COLOURS)]
-            axis.plot(x, mean, color=colour, label=name, linewidth=1.6)
-            low, high = np.clip((mean - half, mean + half), worst, best)
-            axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+            episodes, means = binned(returns)
+            plot_band(axis, episodes, means, name, names.index(name))
         axis.set_title(label, fontsize=10)
         axis.set_xlabel("episode")
         axis.set_ylabel("training return")
@@ -55,54 +52,98 @@ def learning_curves(
         axis.set_visible(False)
     axes[0].legend(frameon=False, fontsize=8)
     seeds = sorted({len(returns) for panel in panels.values() for returns in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% interval over {' or '.join(map(str, seeds))} seeds")
+    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
 
 
-class Judged(NamedTuple):
-    """What evaluations gave over training."""
+class Curve(NamedTuple):
+    """How some lanes did over training: in evaluations, or in training itself."""
 
-    steps: np.ndarray  # of training, at which each was made
-    returns: np.ndarray  # (seeds, evaluations), mean over episodes
-    decisions: np.ndarray
+    steps: np.ndarray  # (points,) of training
+    returns: np.ndarray  # (seeds, points), mean over episodes; NaN where a lane has no number yet
+    decisions: np.ndarray  # (seeds, points), per episode
+    decisions_per_step: np.ndarray  # (seeds, points)
+    evaluated: bool  # whether the numbers are of evaluations, without exploration
 
     @classmethod
-    def of(cls, kept: Records, lanes: Sequence[int] | np.ndarray) -> "Judged":
-        """What these lanes' records say."""
-        means = (kept[f"evaluation_{name}"][np.asarray(lanes)].mean(2) for name in ("returns", "decisions"))
-        return cls(kept["evaluated"], *means)
+    def of(cls, kept: Records, lanes: Sequence[int] | np.ndarray, training: bool = False) -> "Curve":
+        """The curve of these lanes: of their evaluations if there are any, else (or with `training`) of training."""
+        mine = np.asarray(lanes)
+        if len(kept["evaluated"]) and not training:
+            returns, decisions, steps = (kept[f"evaluation_{n}"][mine] for n in ("returns", "decisions", "steps"))
+            share = decisions.sum(2) / steps.sum(2)
+            return cls(kept["evaluated"], returns.mean(2), decisions.mean(2), share, True)
+        steps, decisions, returns = (kept[name][mine] for name in ("steps", "decisions", "returns"))
+        ends, done = np.cumsum(steps, axis=1), np.isfinite(returns)
+        grid = np.linspace(0, ends.max(initial=0), BINS + 1)[1:]
+
+        def over_steps(values: np.ndarray) -> np.ndarray:
+            return np.stack([_mean_in_bins(*lane, grid) for lane in zip(ends, done, values, strict=True)])
+
+        share = decisions / np.maximum(steps, 1)
+        return cls(grid, over_steps(returns), over_steps(decisions), over_steps(share), False)
 
 
-def evaluations(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title: str) -> list[Path]:
+def _mean_in_bins(ends: np.ndarray, done: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
+    """The mean over the episodes that ended in each bin of the grid; where none did, that of the bin before."""
+    bins = np.searchsorted(grid, ends[done])
+    total = np.bincount(bins, values[done].astype(np.float64), minlength=len(grid))
+    count = np.bincount(bins, minlength=len(grid))
+    means = np.divide(total, count, out=np.full(len(grid), np.nan), where=count > 0)
+    last = np.maximum.accumulate(np.where(count > 0, np.arange(len(grid)), -1))
+    return np.where(last >= 0, means[last], np.nan)
+
+
+def plot_band(
+    axis: Axes,
+    x: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    number: int,
+    *,
+    measure: Callable[..., Any] = np.mean,
+    width: float = 1.6,
+) -> None:
+    """Plot a measure over seeds with its 95% bootstrap interval, where all seeds have a number. Once all colours are
+    used, they come again dashed."""
+    colour, line = COLOURS[number % len(COLOURS)], ("-", "--")[number // len(COLOURS) % 2]
+    there = np.isfinite(values).all(0)
+    middle, low, high = stats.bands(values[:, there], measure)
+    marker = "." if there.sum() == 1 else None
+    axis.plot(x[there], middle, color=colour, linestyle=line, label=label, linewidth=width, marker=marker)
+    axis.fill_between(x[there], low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def evaluations(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title: str) -> list[Path]:
     """A column of panels per key, a curve per agent: returns above, decisions per episode below, over training."""
     figure, grid = sheet(2, len(panels), 3.6, 2.6)
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     for column, (label, panel) in zip(grid.T, panels.items(), strict=True):
-        for name, judged in panel.items():
-            for axis, values in zip(column, (judged.returns, judged.decisions), strict=True):
-                _over_training(axis, judged.steps, values, name, names.index(name))
+        for name, curve in panel.items():
+            for axis, values in zip(column, (curve.returns, curve.decisions), strict=True):
+                plot_band(axis, curve.steps, values, name, names.index(name), width=1.3)
         for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
             axis.set_ylabel(measured, fontsize=8)
             tidy(axis)
         column[0].set_title(label, fontsize=10)
         column[1].set_xlabel("training steps")
         column[1].set_ylim(bottom=0)
-    for row in grid:  # what is to be compared has one scale
+    for row in grid:  # panels side by side have one scale, to be compared
         least, most = min(axis.get_ylim()[0] for axis in row), max(axis.get_ylim()[1] for axis in row)
         for axis in row:
             axis.set_ylim(least, most)
     grid[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
-    seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
+    seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
     return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
 
 
-def evaluation_returns(panels: Mapping[str, Mapping[str, Judged]], path: Path, *, title: str) -> list[Path]:
+def evaluation_returns(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title: str) -> list[Path]:
     """A panel per key, each with a scale of its own, a curve per agent: returns of evaluations over training."""
     columns = min(4, len(panels))
     figure, grid = sheet(-(-len(panels) // columns), columns, 3.6, 2.7)
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     for axis, (label, panel) in zip(grid.ravel(), panels.items(), strict=False):
-        for name, judged in panel.items():
-            _over_training(axis, judged.steps, judged.returns, name, names.index(name))
+        for name, curve in panel.items():
+            plot_band(axis, curve.steps, curve.returns, name, names.index(name), width=1.3)
         axis.set_title(label, fontsize=10)
         axis.set_xlabel("training steps", fontsize=8)
         axis.set_ylabel("return", fontsize=8)
@@ -113,21 +154,12 @@ def evaluation_returns(panels: Mapping[str, Mapping[str, Judged]], path: Path, *
     figure.legend(
         [found[name] for name in names], names, loc="outside lower center", ncols=6, fontsize=8, frameon=False
     )
-    seeds = sorted({len(judged.returns) for panel in panels.values() for judged in panel.values()})
+    seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
     return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
 
 
-def _over_training(axis: Axes, steps: np.ndarray, values: np.ndarray, name: str, number: int) -> None:
-    """A curve with its interval; once all colours are used, they come again dashed."""
-    colour, line = COLOURS[number % len(COLOURS)], ("-", "--")[number // len(COLOURS) % 2]
-    mean, low, high = stats.bands(values, np.mean)
-    marker = "." if len(mean) == 1 else None
-    axis.plot(steps, mean, color=colour, linestyle=line, label=name, linewidth=1.3, marker=marker)
-    axis.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
-
-
 def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[float]) -> list[Path]:
-    """A group of points per row and a point per column, each with its interval; lines at levels worth seeing."""
+    """A group of points per row and a point per column, each with its interval; horizontal lines at `levels`."""
     rows, columns = (list(dict.fromkeys(names)) for names in zip(*((c.row, c.column) for c in cells), strict=True))
     figure, grid = sheet(1, 1, 1.0 * len(rows), 3.4)
     axis = grid[0, 0]
@@ -143,7 +175,7 @@ def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[fl
     axis.set_xticks(range(len(rows)), rows, rotation=30, ha="right", fontsize=8)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
     tidy(axis)
-    return save(figure, path, f"{title}; mean and 95% interval over seeds")
+    return save(figure, path, f"{title}; mean and 95% bootstrap interval over seeds")
 
 
 class Visits(NamedTuple):
@@ -155,7 +187,7 @@ class Visits(NamedTuple):
 
     @classmethod
     def of(cls, env: Lava, visits: np.ndarray) -> "Visits":
-        """What these lanes' records (lanes, stages, cells) say."""
+        """From the visits in these lanes' records (lanes, stages, cells)."""
         share = records.coverage(visits, env.walkable()).mean()
         return cls(visits.sum(1).mean(0).reshape(env.shape), env.rows(), float(share))
 
@@ -214,7 +246,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
 def calibration(
     panels: Mapping[str, list[tuple[np.ndarray, np.ndarray]]], path: Path, *, title: str, bins: int = 10
 ) -> list[Path]:
-    """True error against the ensemble's spread: options gathered into equal parts by spread, a line per seed.
+    """True error against the ensemble's spread: options sorted by spread into bins of equal size, a line per seed.
 
     Each panel holds (spread, error) of every option for each seed.
     """
@@ -252,7 +284,7 @@ def save(figure: Figure, path: Path, title: str) -> list[Path]:
 
 
 def write(figure: Figure, file: Path, title: str) -> None:
-    """Write the figure as the file's name says; the same data give the same bytes."""
+    """Write the figure in the format of the file's name; the same data give the same bytes."""
     figure.suptitle(textwrap.fill(title, int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
@@ -262,7 +294,7 @@ def write(figure: Figure, file: Path, title: str) -> None:
 def _table(
     panels: Mapping[tuple[str, str], object], width: float, height: float
 ) -> tuple[Figure, np.ndarray, dict[tuple[str, str], tuple[int, int]]]:
-    """A sheet with a panel for every (row, column) that is there, and where each one is."""
+    """A sheet with a panel for every (row, column) in `panels`, and the place of each panel in it."""
     rows = list(dict.fromkeys(row for row, _ in panels))
     columns = list(dict.fromkeys(column for _, column in panels))
     figure, grid = sheet(len(rows), len(columns), width, height)
@@ -282,15 +314,9 @@ def _caption(place: tuple[str, str]) -> str:
     return f"{column}, {row}" if row else column
 
 
-def binned(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Episodes gathered into at most BINS bins: their centres, the mean over seeds, and 1.96 standard errors."""
+def binned(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Episodes in at most BINS bins: the bins' centres, and each seed's mean in each bin (seeds, bins)."""
     episodes = returns.shape[1]
     edges = np.linspace(0, episodes, min(BINS, episodes) + 1).astype(int)
-    per_bin = np.stack([returns[:, a:b].mean(1) for a, b in itertools.pairwise(edges)])  # (bins, seeds)
-    return (edges[:-1] + edges[1:]) / 2, per_bin.mean(1), interval(per_bin)
-
-
-def interval(values: np.ndarray) -> np.ndarray:
-    """1.96 standard errors of each row's mean over seeds; 0 for a single seed."""
-    seeds = values.shape[1]
-    return 1.96 * values.std(1, ddof=1) / seeds**0.5 if seeds > 1 else np.zeros(len(values))
+    means = np.stack([returns[:, a:b].mean(1) for a, b in itertools.pairwise(edges)], axis=1)
+    return (edges[:-1] + edges[1:]) / 2, means

@@ -1,4 +1,4 @@
-"""What a single run looks like: learning curves, how long actions were held, and where the agent went."""
+"""The figures of a single run: learning curves, lengths over training, and on lava maps the cells visited."""
 
 from pathlib import Path
 
@@ -11,31 +11,31 @@ MOST_GROUPS = 12  # lanes that differ only in their seed are a group, drawn as o
 
 
 def draw(folder: Path) -> list[Path]:
-    """Draw a finished run into its folder; the files written. Of very many groups only the first are drawn."""
+    """Draw a finished run into its folder; the files written. At most MOST_GROUPS groups are drawn."""
     job, kept = folders.load_job(folder), folders.read_records(folder)
-    everything = job.groups()
-    drawn = dict(list(everything.items())[:MOST_GROUPS])
+    groups = job.groups()
+    drawn = dict(list(groups.items())[:MOST_GROUPS])
     title = f"{job.label}, setting {job.request.setting}"
-    if len(drawn) < len(everything):
-        title += f" (the first {len(drawn)} of {len(everything)} groups)"
+    if len(drawn) < len(groups):
+        title += f" (the first {len(drawn)} of {len(groups)} groups)"
     env = job.env
     if isinstance(env, AbstractEnv) and job.budget.unit == EPISODES:
         returns = {"": {name: kept["returns"][mine] for name, mine in drawn.items()}}
         scale = {"worst": env.worst_return, "best": env.best_return}
         written = figures.learning_curves(returns, folder / "learning", title=title, **scale)
     else:
-        of_training = {name: curves.Curve.of(kept, mine, training=True) for name, mine in drawn.items()}
+        of_training = {name: figures.Curve.of(kept, mine, training=True) for name, mine in drawn.items()}
         written = [curves.draw(of_training, folder / f"learning{kind}", title) for kind in (".png", ".svg")]
     if len(kept["evaluated"]):
-        judged = {"": {name: figures.Judged.of(kept, mine) for name, mine in drawn.items()}}
-        written += figures.evaluations(judged, folder / "evaluations", title=f"{title}, without exploration")
+        evaluated = {"": {name: figures.Curve.of(kept, mine) for name, mine in drawn.items()}}
+        written += figures.evaluations(evaluated, folder / "evaluations", title=f"{title}, without exploration")
     held = {("", name): kept["lengths"][mine].sum(0) for name, mine in drawn.items()}
     written += figures.lengths_over_training(held, folder / "lengths", title=f"{title}: how long actions are held")
     if isinstance(env, Lava):
-        seen = {}
+        visited = {}
         for name, mine in drawn.items():
             map_ = job.tasks[mine[0]].env
             assert isinstance(map_, Lava)
-            seen["", name] = figures.Visits.of(map_, kept["visits"][mine])
-        written += figures.coverage(seen, folder / "coverage", title=f"{title}: steps begun in each cell")
+            visited["", name] = figures.Visits.of(map_, kept["visits"][mine])
+        written += figures.coverage(visited, folder / "coverage", title=f"{title}: steps begun in each cell")
     return written

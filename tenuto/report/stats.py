@@ -1,4 +1,4 @@
-"""Honest numbers: a mean over all seeds, its spread, and a 95% bootstrap interval."""
+"""Statistics over seeds: the mean, its standard deviation, and 95% bootstrap intervals. No seed is left out."""
 
 import math
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def estimate(values: np.ndarray) -> Estimate:
 
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Interquartile mean: that of the middle half, which neither a lucky nor a hopeless seed moves."""
+    """Interquartile mean: the mean of the middle half, which a single very good or very bad seed does not change."""
     return stats.trim_mean(values, 0.25, axis=axis)
 
 

@@ -27,7 +27,7 @@ def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
 
 
 def rich_table(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> Table:
-    """One table: each cell ours with its interval, the published value, and a mark where that lies inside."""
+    """One table: our mean with its interval, the published value, and a mark that says whether that lies inside."""
     table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     rows, columns, grid = _layout(cells, rank)
     if len(columns) > WIDE:  # a terminal is high rather than wide

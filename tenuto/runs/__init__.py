@@ -1,1 +1,1 @@
-"""A job in a folder: what was asked, what is kept, and how it goes on. No terminal here."""
+"""A job in a folder: the request, the files, and how a run resumes. Nothing here prints to the terminal."""

@@ -1,10 +1,9 @@
-"""A run's folder: whose it is, how far its run has come, and what can be read from it.
+"""A run's folder: the job it belongs to, whether its run is finished, and the files it holds.
 
-It holds `config.json` (what was asked), `metrics.jsonl` and `metrics.csv` (what each chunk brought, as it goes),
-`checkpoint.npz` (while unfinished), `log.txt` (what one should know of the run, if anything), and at the end
-`records.npz` (what happened), `networks.npz` (what was learned), `best.npz` (the same by each lane's best evaluation,
-where runs count steps) and `summary.json`. Reading needs no program: a run can be looked at while another process is at
-work in it.
+It holds `config.json` (the request), `metrics.jsonl` and `metrics.csv` (numbers after each chunk), `checkpoint.npz`
+(while unfinished), `log.txt` (notes, if there are any), and at the end `records.npz` (episodes and evaluations),
+`networks.npz` (what was learned), `best.npz` (the same as of each lane's best evaluation, in runs that count steps) and
+`summary.json`. Reading needs no program: a run can be read while another process works in it.
 """
 
 import contextlib
@@ -32,11 +31,11 @@ try:
 except ImportError:  # not a POSIX system: nothing keeps a second process out
     fcntl = None  # type: ignore[assignment]
 
-MOST_DIFFERENCES = 4  # told in one message
+MOST_DIFFERENCES = 4  # that one message lists
 
 
 def claim(job: Job, folder: Path) -> Path:
-    """Make the folder this job's, or see that it already is."""
+    """Reserve the folder for this job, or check that it holds this job already."""
     folder = Path(folder)
     config = folder / "config.json"
     if exists(config):
@@ -48,7 +47,7 @@ def claim(job: Job, folder: Path) -> Path:
         if differing:
             raise UserError(
                 f"{folder} was made with other hyper-parameters of the same name ({differing}): "
-                "start anew in another folder, or use the version of tenuto that made it"
+                "start again in another folder, or use the version of tenuto that made it"
             )
         return folder
     make_folder(folder)
@@ -58,21 +57,21 @@ def claim(job: Job, folder: Path) -> Path:
 
 
 def differences(there: Any, now: Any) -> str:
-    """What is not the same in two descriptions, spelled out; the first few of many."""
+    """How two descriptions differ, field by field; at most MOST_DIFFERENCES of the fields."""
 
     def walk(there: Any, now: Any, name: str) -> Iterator[str]:
         if isinstance(there, dict) and isinstance(now, dict):
             for key in [*now, *(k for k in there if k not in now)]:
                 yield from walk(there.get(key), now.get(key), f"{name}.{key}".lstrip("."))
         elif there != now:
-            yield f"{name} {there!r} there, {now!r} now" if name != "maps" else "the map was drawn anew"
+            yield f"{name} {there!r} there, {now!r} now" if name != "maps" else "the map has changed"
 
     found = list(walk(there, now, ""))
     return "; ".join(found[:MOST_DIFFERENCES]) + ("; …" if len(found) > MOST_DIFFERENCES else "")
 
 
 def make_folder(folder: Path) -> None:
-    """An empty folder to write into, or a clear error; somebody else's files are never mixed with ours."""
+    """Make an empty folder to write into; an error if it holds other files, which are never mixed with ours."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(not (path.name.startswith(".") and path.name.endswith(".tmp")) for path in folder.iterdir()):
@@ -88,7 +87,7 @@ def make_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep a second process out of the folder; the lock is let go even if this one is killed."""
+    """Lock the folder against a second process; the lock is released even if this process is killed."""
     with open(folder / ".lock", "w") as lock:
         if fcntl is not None:
             try:
@@ -104,7 +103,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def load_job(folder: Path, given: Given = Given()) -> Job:
-    """The job whose folder this is. What is given from Python is taken as it is; the rest is read."""
+    """The job of a folder. Parts given from Python are taken as they are; the others are read from config.json."""
     config = folder / "config.json"
     if not exists(config):
         hint = "name the folder given to `tenuto train --out`"
@@ -129,8 +128,8 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
 
 
 def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
-    """The environment's spaces, or the environment, as the run spells them; None where its name says all. No name is
-    looked up that might be somebody's code."""
+    """The environment's spaces, or the environment, as config.json spells them; None if its name is enough to make it.
+    No name is looked up that might import foreign code."""
     if spelled["is"] in ("GymSpec", "Atari") or (not registry.is_compiled(env) and spelled["is"] in serial.KNOWN):
         return serial.from_json(spelled)
     if isinstance(env, str) and registry.is_python(env):
@@ -144,7 +143,7 @@ def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
 
 
 def config_digest(folder: Path) -> str:
-    """What a run's files carry of its config.json, to tell if it was changed since."""
+    """A digest of config.json. A run's files carry it, so that a later change of config.json is noticed."""
     content = storage.read_json(folder / "config.json")
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -166,7 +165,7 @@ def done(folder: Path | str) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file; a path that cannot be one (too long, say) is the user's to mend."""
+    """Whether the file exists; a path that the system cannot use (too long, say) is a UserError."""
     try:
         return path.exists()
     except OSError as problem:
@@ -184,7 +183,7 @@ def read_records_so_far(folder: Path) -> Records:
     """The records of a job, as of its last checkpoint if it is not finished."""
     if finished(folder):
         return read_records(folder)
-    load_job(folder)  # says so if there is no job
+    load_job(folder)  # raises an error if there is no job
     path = folder / "checkpoint.npz"
     if not exists(path):
         raise UserError(

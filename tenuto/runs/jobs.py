@@ -1,7 +1,7 @@
-"""A job: what a request resolves to, once. Its family, budget, lanes and tasks; `runner.py` does it.
+"""A job: a request resolved into family, budget, lanes and tasks. `resolve` makes it, `runner.py` runs it.
 
-What a name cannot say (a composition of one's own, a function that makes environments) is held beside the request, in
-`Given`; all of it but functions can be written to config.json and read again.
+Parts that have no name (a composition of one's own, a function that makes environments) are held beside the request, in
+`Given`; all of them but functions can be written to config.json and read again.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from tenuto.runs.request import LATER, LEAST, SCALARS, SWEPT, Request, flag, pla
 from tenuto.settings.family import EPISODES, STEPS, Budget, Family
 from tenuto.trainers.program import STAGES
 
-MOST = {  # so that counting stays in 32 bits
+MOST = {  # so that counts fit into 32 bits
     EPISODES: (2**31 - 1) // STAGES,
     STEPS: 2**31 - 2**20,
 }
@@ -41,10 +41,12 @@ ALL = "all lanes"
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What names cannot say: the environment's spaces or the environment itself, and parts from Python."""
+    """Parts of a job that come from Python and have no name: environment or spaces, agent, plan."""
 
     spec: AbstractSpec | None = None
-    make: Callable[..., Any] | None = None  # makes an environment, or a vector of as many as it is told
+    make: Callable[..., Any] | None = (
+        None  # makes an environment, or with `vector` a vector environment of a given size
+    )
     vector: bool = False
     agent: Agent | None = None
     plan: Plan | None = None
@@ -52,18 +54,18 @@ class Given:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A request, resolved. Two jobs are the same if the same was asked for; made by `resolve`.
+    """A resolved request, made by `resolve`. Two jobs are equal if their requests and maps are.
 
     Each list of values is crossed with the others and with the seeds: one lane each. Several environments share a
     program if only their numbers differ: lava maps of one size and time limit do, chains do not.
     """
 
-    request: Request  # complete: what was left out is filled in
+    request: Request  # complete: defaults are filled in
     maps: tuple[tuple[str, ...], ...]  # the rows of each map of one's own, read when the job was made
     given: Given = dataclasses.field(compare=False, repr=False)
     family: Family = dataclasses.field(compare=False, repr=False)
-    lanes: list[dict[str, Any]] = dataclasses.field(compare=False, repr=False)  # what sets each lane apart
-    tasks: list[Task] = dataclasses.field(compare=False, repr=False)  # who learns, where and how: one per lane
+    lanes: list[dict[str, Any]] = dataclasses.field(compare=False, repr=False)  # seed and swept values of each
+    tasks: list[Task] = dataclasses.field(compare=False, repr=False)  # one per lane
     bases: Mapping[tuple[str, str | None], Task] = dataclasses.field(compare=False, repr=False)  # before any sweep
 
     @property
@@ -84,12 +86,12 @@ class Job:
 
     @property
     def uses_lam(self) -> bool:
-        """Whether λ means anything to the agent."""
+        """Whether the agent uses λ."""
         return self.tasks[0].agent.extension.uses_lam
 
     @property
     def label(self) -> str:
-        """What to call it in a line: who, where."""
+        """Agent and environments, for titles and progress bars."""
         return f"{self.request.agent} on {', '.join(map(registry.short, self.request.envs))}"
 
     @functools.cached_property
@@ -100,7 +102,7 @@ class Job:
         return f"{where}_{self.request.agent}_{self.request.setting}_{digest}"
 
     def groups(self) -> dict[str, list[int]]:
-        """The numbers of lanes that differ only in their seed, by what they share."""
+        """Lanes that differ only in their seed, by the swept values they share."""
         found: dict[str, list[int]] = {}
         for i, lane in enumerate(self.lanes):
             values = {k: registry.short(v) if isinstance(v, str) else f"{v:g}" for k, v in lane.items() if k in SWEPT}
@@ -108,24 +110,24 @@ class Job:
         return found
 
     def value(self, lane: Mapping[str, Any], name: str) -> Any:
-        """What a lane has of a field: its own value where the field is swept, else the request's."""
+        """A lane's value of a field: its own if the field is swept, else the request's."""
         return lane.get(name, getattr(self.request, name))
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, in JSON's own types; of what is given, the parts from Python."""
+        """All fields of the request, and the parts from Python, in JSON's own types."""
         fields = {f.name: getattr(self.request, f.name) for f in dataclasses.fields(self.request)} | {"maps": self.maps}
         fields = {name: value for name, value in fields.items() if name not in LATER or value != LATER[name]}
         parts = {"composition": serial.to_json(self.given.agent), "plan": serial.to_json(self.given.plan)}
         return json.loads(json.dumps(fields | {name: part for name, part in parts.items() if part is not None}))
 
     def hyperparameters(self) -> dict[str, Any]:
-        """All that the names in this job stand for. Kept with the run, so that results of an older setting are
-        never taken for those of a newer one."""
+        """Every hyper-parameter behind the names in this job. Kept with the run, so that results of an older setting
+        are never taken for those of a newer one."""
         spelled = {" ".join(filter(None, pair)): serial.to_json(task) for pair, task in self.bases.items()}
         return json.loads(json.dumps(spelled))
 
     def maker(self) -> Callable[..., Any]:
-        """What makes the environment, where it is on the host."""
+        """The function that makes an environment on the host."""
         return _maker(self.request, self.given)
 
     def open_envs(self, seeds: Sequence[int], purpose: int) -> AbstractVectorEnv:
@@ -140,17 +142,17 @@ class Job:
 
 
 def job_for(env: Any, agent: str, setting: str = "", *, given: Given = Given(), **asked: Any) -> Job:
-    """The job of a request that is spelled as arguments."""
+    """The job of a request that is given as arguments."""
     return resolve(Request(env=env, agent=agent, setting=setting, **asked), given)
 
 
 def changed(job: Job, given: Given | None = None, **asked: Any) -> Job:
-    """The job where something else is asked for."""
+    """The job with some fields of its request, or its given parts, replaced."""
     return resolve(dataclasses.replace(job.request, **asked), job.given if given is None else given)
 
 
 def from_json(fields: Mapping[str, Any], given: Given = Given()) -> Job:
-    """The job that config.json tells of. Parts from Python are taken from what is given, or read."""
+    """The job that config.json describes. Parts from Python are taken from `given`, or read."""
     lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     agent, plan, maps = lists.pop("composition", None), lists.get("plan"), lists.pop("maps", ())
     if given.agent is None and agent is not None:
@@ -165,7 +167,7 @@ def from_json(fields: Mapping[str, Any], given: Given = Given()) -> Job:
 
 
 def resolve(request: Request, given: Given = Given(), maps: Sequence[Sequence[str]] = ()) -> Job:
-    """The job of a request, or the error that says what is wrong with it, before a folder is made."""
+    """The job of a request. What is wrong with the request is an error here, before a folder is made."""
     request = plain(request)
     drawn = [env for env in request.envs if registry.is_file(env)]
     read = maps if len(maps) == len(drawn) else [rows_of(env.removeprefix("lava:")) for env in drawn]
@@ -179,7 +181,7 @@ def resolve(request: Request, given: Given = Given(), maps: Sequence[Sequence[st
 
 
 def _check_environment(request: Request, given: Given) -> None:
-    """What cannot be asked for in this kind of environment."""
+    """Refuse fields that do not apply to this kind of environment."""
     atari, on_host = registry.is_atari(request.envs[0]), _on_host(request, given)
     if request.env_args and (not on_host or given.make is not None or atari):
         raise UserError("--env-args are for Gymnasium's environments by name: leave them out")
@@ -196,12 +198,12 @@ def _on_host(request: Request, given: Given) -> bool:
         return not isinstance(given.spec, AbstractEnv)
     if given.make is not None:
         return True
-    registry.family_name(request.envs[0])  # says what is wrong with a name that nobody knows
+    registry.family_name(request.envs[0])  # raises an error for an unknown name
     return not registry.is_compiled(request.envs[0])
 
 
 def _family(request: Request, given: Given) -> Family:
-    """Whose settings the job has: what has parts from Python has the standard ones."""
+    """The family whose settings the job has. With parts from Python it is the standard one."""
     from_python = given.agent is not None or given.plan is not None or given.make is not None
     if from_python or (given.spec is not None and not registry.is_atari(request.envs[0])):
         return settings.standard.FAMILY
@@ -209,7 +211,7 @@ def _family(request: Request, given: Given) -> Family:
 
 
 def _complete(request: Request, family: Family) -> Request:
-    """The request with the family's habits where nothing was asked for."""
+    """The request with the family's defaults where a field was left out."""
     request = dataclasses.replace(request, setting=request.setting or next(iter(family.settings)))
     unit = family.budget.unit
     other = STEPS if unit == EPISODES else EPISODES
@@ -236,7 +238,7 @@ def _complete(request: Request, family: Family) -> Request:
 
 
 def _with_spec(request: Request, given: Given) -> Given:
-    """What is given, with the spaces of an environment on the host, which are found out by making one."""
+    """The given parts with the spaces of an environment on the host, which are read from one that is made for it."""
     if given.spec is not None or not _on_host(request, given):
         return given
     if given.make is None and registry.is_atari(request.envs[0]):
@@ -324,7 +326,7 @@ def _base(
 
 
 def _environment(request: Request, given: Given, maps: Sequence[Sequence[str]], name: str) -> AbstractSpec:
-    """One of the job's environments. A map of one's own is as it was when the job was made."""
+    """One of the job's environments. A map of one's own is made from the rows read when the job was made."""
     if given.spec is not None:
         return given.spec
     drawn = [env for env in request.envs if registry.is_file(env)]
@@ -332,6 +334,6 @@ def _environment(request: Request, given: Given, maps: Sequence[Sequence[str]], 
 
 
 def program_of(task: Task) -> Any:
-    """What compiling depends on: structure and shapes, not numbers."""
+    """What the compiled program depends on: structure and shapes of a task, not its numbers."""
     leaves, structure = jax.tree.flatten(task)
     return structure, [np.shape(leaf) for leaf in leaves]

@@ -1,7 +1,7 @@
-"""How a run lies on disk: the sections of its checkpoint, the version of its names, and how older versions are read.
+"""The file format of runs: the sections of a checkpoint, the version of its names, and how older versions are read.
 
 Names of fields are a file format: an array of a checkpoint is named by its path in the tree of lanes, a part in
-config.json by its class. Who renames a field that is kept adds the old name here.
+config.json by its class. A change that renames a stored field adds the old name here.
 """
 
 import re
@@ -14,36 +14,36 @@ import numpy as np
 from tenuto.runs import storage
 
 FORMAT = storage.FORMAT
-# (last version, pattern of its arrays' names, what they are called now)
+# (last version, pattern of its arrays' names, their names now)
 ARRAYS: tuple[tuple[int, str, str], ...] = (
     (1, r"^\[1\]\.(steps|decisions)$", r"[1]['\1']"),
     (1, r"^\[0\]\.mood\b", "[0].episode_state"),
     (1, r"\.eye\b", ".torso"),
     (1, r"\.log_price\b", ".log_temperature"),
 )
-# (last version, name of a class in config.json, what it is called now)
+# (last version, name of a class in config.json, its name now)
 PARTS: tuple[tuple[int, str, str], ...] = ((1, "Outside", "GymSpec"),)
-# (last version, class as it is called now, name of its field, what that is called now)
+# (last version, name of the class now, name of its field, the field's name now)
 FIELDS: tuple[tuple[int, str, str, str], ...] = (
     (1, "Agent", "one_eye", "shared_torso"),
     (1, "Plan", "slip", "evaluation_epsilon"),
     (1, "Atari", "sticky_when_judged", "sticky_in_evaluation"),
 )
-RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # begin the names of arrays in a checkpoint
+RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # prefixes of the names of arrays in a checkpoint
 
 
 class Checkpoint(NamedTuple):
-    """All that a run needs to go on: read once, and written whole."""
+    """Everything from which a run resumes: read once, and written whole."""
 
     state: Mapping[str, np.ndarray]  # leaves of the lanes
     records: Mapping[str, np.ndarray]
-    journal: Mapping[str, np.ndarray]  # how to bring environments on the host back to where they were
+    journal: Mapping[str, np.ndarray]  # seeds and actions that bring environments on the host back to their states
     best: Mapping[str, np.ndarray]  # networks of each lane's best evaluation
     t: int
     seconds: float  # of training so far
 
     def write(self, path: Path, config: str) -> None:
-        """`config` is the digest of the config.json that it belongs to."""
+        """Write it to a file. `config` is the digest of the folder's config.json."""
         arrays = dict(self.state)
         for prefix, section in ((RECORDS, self.records), (JOURNAL, self.journal), (BEST, self.best)):
             arrays |= {f"{prefix}{name}": array for name, array in section.items()}
@@ -51,12 +51,12 @@ class Checkpoint(NamedTuple):
 
 
 def read_arrays(path: Path, config: str | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays of a file by the names they have now, and what its header says. With `config`, the digest of the
+    """The arrays of a file under the names of this version, and its header. With `config`, the digest of the
     folder's config.json, a file that was saved with another one is refused."""
     arrays, about, version = storage.load(path)
     if config is not None and about.get("config", config) != config:
         raise storage.damaged(path.parent / "config.json", ValueError(f"it is not what {path.name} was saved with"))
-    return {_now(name, version): array for name, array in arrays.items()}, about
+    return {_current_name(name, version): array for name, array in arrays.items()}, about
 
 
 def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
@@ -73,7 +73,7 @@ def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
     return Checkpoint(sections[""], sections[RECORDS], sections[JOURNAL], sections[BEST], t, seconds)
 
 
-def _now(name: str, version: int) -> str:
+def _current_name(name: str, version: int) -> str:
     for last, pattern, new in ARRAYS:
         if version <= last:
             name = re.sub(pattern, new, name)

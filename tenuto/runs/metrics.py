@@ -1,4 +1,4 @@
-"""What can be watched while a run goes on: a line of JSON and a CSV row per lane after each chunk, and trackers."""
+"""Metrics of a run: after each chunk a line of JSON, a CSV row per lane, and numbers for trackers."""
 
 import csv
 import io
@@ -18,19 +18,19 @@ from tenuto.runs.trackers import AbstractTracker
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of every lane that can be watched: how it is found in the records, and how it is shown."""
+    """A number of every lane: how it is computed from the records, and how it is shown."""
 
     name: str
     words: str  # for the documentation
     per_lane: Callable[[Records], np.ndarray]  # as of the last chunk; NaN where there is none yet
-    label: str = ""  # in the progress line, which leaves out what has none
+    label: str = ""  # in the progress line; metrics without one are left out there
     format: str = ".2f"
     only_with_lam: bool = False  # shown only where the agent uses λ
-    of_evaluation: bool = False  # written only where an evaluation was just made
+    of_evaluation: bool = False  # written only after a chunk that ended with an evaluation
 
 
 def table() -> tuple[Metric, ...]:
-    """Every metric, in the order of the files: those of the paper first, then of whatever else `recorded.py` lists."""
+    """Every metric, in the order of the files: those of the paper first, then the others in `recorded.COLUMNS`."""
     of_columns = {c.metric.name: _recent_mean(c.name, c.metric) for c in recorded.COLUMNS if c.metric is not None}
     first = (
         Metric("episodes", "finished so far", lambda kept: kept["count"]),
@@ -82,7 +82,7 @@ def _means(values: np.ndarray) -> np.ndarray:
 
 
 def measure(kept: Records) -> dict[str, list[Any]]:
-    """Each lane's numbers as of the last chunk, as they are written; None where there is none yet."""
+    """Each lane's metrics as of the last chunk, as they are written; None if there is no number yet."""
     evaluated_now = kept["clock"][-1] in kept["evaluated"][-1:]
     nothing: list[Any] = [None] * len(kept["count"])
     return {
@@ -118,18 +118,18 @@ class Metrics:
         self._chunks = 0  # written so far
 
     def keep(self, chunks: int) -> None:
-        """Forget what was written after the first `chunks` chunks: it will be written again."""
+        """Drop all lines after the first `chunks` chunks: they will be written again."""
         old = self._lines.read_text(errors="replace").splitlines(keepends=True) if self._lines.exists() else []
         storage.write_text(self._lines, "".join(old[:chunks]))
         rows = self._table.read_text(errors="replace").splitlines(keepends=True) if self._table.exists() else []
-        heading = ["step", *(["frames"] if self._skips else []), "lane", *_apart(self._lanes[0])]
+        heading = ["step", *(["frames"] if self._skips else []), "lane", *_identity(self._lanes[0])]
         heading += [metric.name for metric in table()]
         kept = rows[1 : 1 + chunks * len(self._lanes)]
         storage.write_text(self._table, _csv([heading]) + "".join(kept))
         self._chunks = chunks
 
     def write(self, kept: Records) -> None:
-        """Append what the last chunk brought; once more, if an evaluation was made after it was written."""
+        """Append the numbers of the last chunk; if an evaluation was made after they were written, write them again."""
         if not len(kept["clock"]):
             return
         if self._chunks == len(kept["clock"]):
@@ -144,7 +144,7 @@ class Metrics:
             file.write(json.dumps(line) + "\n")
         by_lane = [dict(zip(numbers, values, strict=True)) for values in zip(*numbers.values(), strict=True)]
         rows = [
-            [step, *frames.values(), i, *_apart(lane).values(), *("" if x is None else x for x in mine.values())]
+            [step, *frames.values(), i, *_identity(lane).values(), *("" if x is None else x for x in mine.values())]
             for i, (lane, mine) in enumerate(zip(self._lanes, by_lane, strict=True))
         ]
         with open(self._table, "a", newline="") as file:
@@ -162,8 +162,8 @@ class Metrics:
         return self._frames[0] == self._frames[1] > 1
 
 
-def _apart(lane: dict[str, Any]) -> dict[str, Any]:
-    """What sets a lane apart, less what is measured anyway."""
+def _identity(lane: dict[str, Any]) -> dict[str, Any]:
+    """A lane's seed and swept values, without those that are metrics themselves."""
     measured = {metric.name for metric in table()}
     return {name: value for name, value in lane.items() if name not in measured}
 

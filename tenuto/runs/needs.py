@@ -1,4 +1,4 @@
-"""What jobs will need, told before they start: memory, disk and time."""
+"""What jobs will need: memory, disk and time, estimated before they start."""
 
 import math
 import os
@@ -14,8 +14,8 @@ from tenuto import loop
 from tenuto.errors import UserError
 from tenuto.runs.jobs import Job
 
-# Env steps per second by the number of lanes, on which a first guess of the time rests (`benchmarks/atari.py`, UTE in
-# TF32, of which bfloat16 is faster and other agents not slower by much). The progress line says how it really goes.
+# Env steps per second by number of lanes, for a first guess of the time (`benchmarks/atari.py`, UTE in TF32; bfloat16
+# is faster, other agents are not much slower). The progress line shows the measured time.
 SPEEDS = {"gpu": {1: 970, 7: 3701, 28: 6000}, "cpu": {1: 8, 3: 10}}
 WORKSPACE = 0.35  # of an update, as a share of what a lane holds (measured on an H200)
 ROOM = 0.92  # of a device's memory that can be filled
@@ -30,7 +30,7 @@ def memory_of(device: Any) -> int:
 
 
 def check_disk(jobs: Sequence[Job], at_a_time: int, folder: Path) -> None:
-    """Refuse where checkpoints would not fit: a new one is written before the old one is removed."""
+    """Raise an error if checkpoints would not fit: a new one is written before the old one is removed."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     needed = 2 * sum(sorted((needs(job)[1] for job in jobs), reverse=True)[:at_a_time])
     free = shutil.disk_usage(there).free
@@ -53,7 +53,7 @@ def lane_bytes(job: Job) -> int:
 
 
 def needs(job: Job) -> tuple[int, int]:
-    """Bytes on the device while it runs, and bytes of its checkpoint."""
+    """Bytes of a job on the device, and bytes of its checkpoint."""
     lanes, each = len(job.lanes), lane_bytes(job)
     return int(lanes * each * (1 + WORKSPACE)), lanes * each
 
@@ -69,7 +69,7 @@ def check_memory(jobs: Sequence[Job], at_a_time: int) -> tuple[int, int]:
 
 
 def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
-    """Lines that say what these jobs will need, `at_a_time` of them side by side; an error if they do not fit."""
+    """Memory, disk and time of these jobs in words, `at_a_time` of them side by side; an error if they do not fit."""
     if not jobs:
         return []
     device = jax.local_devices()[0]

@@ -1,4 +1,4 @@
-"""What training leaves behind: a row per lane and episode, and counts per stage of training."""
+"""Records of training: a row per lane and episode, one per evaluation, and counts per stage."""
 
 import numpy as np
 
@@ -14,10 +14,10 @@ class Records:
 
     Per episode (lanes, episodes), NaN or 0 past a lane's own count: every column of `recorded.COLUMNS`, by its name.
     Per stage, each a fiftieth of a lane's episodes or of the run's steps (lanes, stages, ·): `lengths` (how often each
-    length 1..J was decided), `visits` (steps begun in each place). `clock` says at which step each chunk ended.
+    length 1..J was decided), `visits` (steps begun in each place). `clock` is the step at which each chunk ended.
     `diverged` is the clock at which a lane was first seen with parameters that are not finite, or -1.
     Per evaluation (lanes, evaluations, episodes): `evaluation_returns`, `evaluation_steps`, `evaluation_decisions`;
-    (lanes, evaluations): `evaluation_lam`; `evaluated` says at which step each was made.
+    (lanes, evaluations): `evaluation_lam`; `evaluated` is the step of each evaluation.
     """
 
     def __init__(self, **arrays: np.ndarray):
@@ -50,7 +50,7 @@ class Records:
         return values
 
     def add(self, chunk: Chunk, t: int) -> None:
-        """Append what a chunk that ended at clock t brought."""
+        """Append the episodes and counts of a chunk that ended at clock t."""
         now = self._arrays
         count, finished = now["count"], np.asarray(chunk.finished)
         room = int((count + finished).max(initial=0))
@@ -79,8 +79,8 @@ class Records:
 
     def last_third(self, name: str, ends: np.ndarray | None = None) -> np.ndarray:
         """Each lane's mean over the evaluations in the last third of its own training, up to the first after its end;
-        NaN where there are none. `name` is returns, steps, decisions or lam; `ends` says at which step each lane's
-        training ended, where that is not with its last finished episode."""
+        NaN where there are none. `name` is returns, steps, decisions or lam; `ends` is the step at which each lane's
+        training ended, if that is not the end of its last finished episode."""
         clock, ends = self["evaluated"], self["steps"].sum(1) if ends is None else ends
         if not len(clock):
             return np.full(len(ends), np.nan)
@@ -91,7 +91,7 @@ class Records:
 
 
 def _no_evaluations(lanes: int) -> dict[str, np.ndarray]:
-    """What a run has that was not evaluated, or not yet."""
+    """The arrays of a run that has no evaluation yet."""
     return {
         "evaluated": np.zeros(0, np.int32),
         "evaluation_lam": np.zeros((lanes, 0), np.float32),
@@ -112,5 +112,5 @@ def mean_return(returns: np.ndarray) -> np.ndarray:
 
 
 def coverage(visits: np.ndarray, walkable: np.ndarray) -> np.ndarray:
-    """The share of the places one can walk on in which each lane began a step at any time of its training."""
+    """The share of walkable places in which each lane began a step at some time of its training."""
     return (visits.sum(1) > 0)[:, walkable].mean(1)

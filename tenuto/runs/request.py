@@ -1,4 +1,4 @@
-"""What can be asked of a run. Each field is declared here once, with its help: the command line, `tenuto.train` and
+"""The request of a run. Each field is declared here once, with its help: the command line, `tenuto.train` and
 config.json take it from here. Nothing here imports JAX."""
 
 import ast
@@ -47,7 +47,7 @@ Fields = Annotated[
 
 
 def whole(least: int, default: int | None = None) -> Any:
-    """A field that is a whole number, at least so great."""
+    """A field that is a whole number, `least` or greater."""
     return dataclasses.field(default=default, metadata={"least": least})
 
 
@@ -87,7 +87,7 @@ def _horizon(task: "Task", value: float, who: str) -> "Task":
 
 
 def in_plan(name: str, path: str = "", most: float | None = None) -> Set:
-    """Puts the value of a field into the plan, at a path such as `epsilon.horizon` where it has not the field's name.
+    """Puts the value of a field into the plan, at a path such as `epsilon.horizon` if its name there differs.
     It must be greater than 0, or lie between 0 and `most`."""
 
     def change(task: "Task", value: float, who: str) -> "Task":
@@ -113,13 +113,13 @@ def flag(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What both doors take, the command line and `tenuto.train`. What is left out is the setting's."""
+    """Arguments of both the command line and `tenuto.train`. By default they are those of the setting."""
 
     setting: str | None = None
     """Hyper-parameters: on the paper's environments `released` (what the authors' code ran, the default) or `text` (the
     paper's table); on others `standard`, which Atari games have too."""
     seeds: int = whole(1, 20)
-    """How many seeds each combination of values is trained with."""
+    """The number of seeds of each combination of values."""
     first_seed: int = whole(0, 0)
     """The first seed; the others follow it."""
     episodes: int | None = whole(1)
@@ -129,7 +129,7 @@ class Asked:
     """Environment steps each lane is trained for, on Gymnasium's environments and Atari games; by default 50,000, on
     Atari games 2,500,000."""
     env_args: Fields = ""
-    """What a Gymnasium environment is made with, as JSON: '{"continuous": true}'."""
+    """Arguments with which a Gymnasium environment is made, as JSON: '{"continuous": true}'."""
     scale_observations: bool = True
     """Whether numbers with bounds in a Gymnasium observation are scaled to -1..1 for the networks."""
     schedule: Names = None
@@ -171,7 +171,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request(Asked):
-    """A run as it was asked for: what config.json says and what tells runs apart."""
+    """A run as it was asked for: the content of config.json, by which runs are distinguished."""
 
     env: str | tuple[str, ...]
     agent: str
@@ -190,7 +190,7 @@ LATER = {name: field.default for name, field in FIELDS.items() if "later" in fie
 
 
 def help_of(kind: type) -> dict[str, str]:
-    """The words under each field of a dataclass and of those it is made from, as the command line shows them."""
+    """The help below each field of a dataclass and of its bases, as the command line shows it."""
     words: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if dataclasses.is_dataclass(owner):
@@ -246,7 +246,7 @@ def _numbers(name: str, given: Any) -> tuple[float, ...] | None:
 
 
 def _json_object(name: str, given: Any) -> str:
-    """A JSON object as text, in one spelling; empty where there is nothing in it."""
+    """A JSON object as text; empty if nothing was given."""
     if isinstance(given, Mapping):
         given = json.dumps(dict(given))
     text = str(given)

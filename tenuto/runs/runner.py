@@ -1,7 +1,7 @@
 """A run: a job done in a folder of its own (`folders.py`), chunk by chunk.
 
-Between chunks its state goes to disk, its numbers to whoever watches, and it can be stopped. A finished folder is never
-run again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
+After each chunk the metrics are written, a checkpoint is saved if one is due, and the run can be stopped. A finished
+folder is never run again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
 from tenuto.trainers.program import EnvError, Evaluation, OutOfStepError, Program
 
-CHUNK_STEPS = 2000  # steps of each lane between two looks at the clock, the disk and Ctrl-C,
-CHUNK_UPDATES = 500  # but no more updates than these,
-CHUNK_ON_HOST = 500  # and no more steps than these where environments may be slow
+CHUNK_STEPS = 2000  # steps of each lane in a chunk,
+CHUNK_UPDATES = 500  # but no more updates than this,
+CHUNK_ON_HOST = 500  # and no more steps than this where environments may be slow
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
-LEAST_SECONDS = 30.0  # that a chunk of slow environments lasts
+LEAST_SECONDS = 30.0  # after which a chunk of slow environments may end
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
-BEST_RETURN, BEST_STEP = "evaluation", "step"  # what is kept of each lane's best evaluation beside its networks
+BEST_RETURN, BEST_STEP = "evaluation", "step"  # names of arrays beside the networks in best.npz
 
 
 class Progress(NamedTuple):
     """What a progress bar can show after a chunk."""
 
     share: float  # of the steps asked for, or of the episodes in the slowest lane
-    metrics: dict[str, float]  # means over lanes, by name; NaN where there is none yet
+    metrics: dict[str, float]  # means over lanes, by name; NaN if there is none yet
     diverged: list[int]  # lanes with parameters that are not finite
 
 
@@ -62,7 +62,7 @@ def run(
 ) -> dict[str, Any]:
     """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read.
 
-    `report` hears of every chunk, `note` of what one should know (kept in log.txt too); `track` names trackers.
+    `report` is called after every chunk, `note` with lines for the user (also in log.txt); `track` names trackers.
     """
     trackers.check(track)
     folder = folders.claim(job, folder)
@@ -75,10 +75,10 @@ def run(
 
 
 class Course:
-    """One process's share of a run, from its begin or its checkpoint to its end or a stop.
+    """One process's share of a run, from its start or its checkpoint to its end or a stop.
 
-    `chunks` trains; after each chunk the numbers go to metrics and trackers, to the best networks, to whoever watches,
-    and to disk.
+    `chunks` trains. After each chunk the best networks are updated, metrics and trackers written, `report` called, and
+    a checkpoint saved if one is due.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class Course:
         try:
             for evaluation in chunks(self._job, self._program, self._kept, self._stop, self._seconds):
                 if evaluation is not None:
-                    self._best.hear(evaluation.returns, self._program)
+                    self._best.update(evaluation.returns, self._program)
                 self._metrics.write(self._kept)
-                self._tell_divergence()
+                self._note_divergence()
                 diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
                 share = share_done(self._job, self._kept, self._program.t)
                 report(Progress(share, over_lanes(self._kept), diverged))
@@ -150,10 +150,10 @@ class Course:
         if self._seconds:
             self._pause = max(self._seconds, CHECKPOINT_SHARE * (self._saved - writing))
 
-    def _tell_divergence(self) -> None:
+    def _note_divergence(self) -> None:
         for lane in np.flatnonzero(self._kept["diverged"] == self._program.t).tolist():
-            words = f"Lane {lane} {self._job.lanes[lane]} diverged: its parameters are not finite. The others go on."
-            self._note(words)
+            line = f"Lane {lane} {self._job.lanes[lane]} diverged: its parameters are not finite. The others go on."
+            self._note(line)
 
 
 class Clock:
@@ -170,8 +170,8 @@ class Clock:
 def chunks(
     job: Job, program: Program, kept: Records, stop: Callable[[], bool], checkpoint_seconds: float = CHECKPOINT_SECONDS
 ) -> Iterator[Evaluation | None]:
-    """Train to the end of the job, or until it is to stop. After each chunk, with which the records have grown: the
-    evaluation made after it, if one was due."""
+    """Train to the end of the job, or until `stop`, and add each chunk to the records `kept`. Yields after each chunk:
+    the evaluation made after it, if one was due."""
     request = job.request
     most = CHUNK_ON_HOST if job.on_host else CHUNK_STEPS
     rounds = rounds_per_chunk(program.learn_every, request.episodes, request.evaluate_every or 0, most)
@@ -188,11 +188,11 @@ def chunks(
 
 
 class ChunkTimer:
-    """Ends a chunk of slow environments when a checkpoint is due, or when the run is to stop."""
+    """Ends a chunk of slow environments when a checkpoint is due, or when the run must stop."""
 
     def __init__(self, stop: Callable[[], bool], seconds: float):
         self._stop, self._seconds = stop, max(seconds, LEAST_SECONDS)
-        self._began: float | None = None  # with the first step, which may have been compiled
+        self._began: float | None = None  # set at the first call
 
     def __call__(self) -> bool:
         self._began = self._began or time.monotonic()
@@ -202,14 +202,14 @@ class ChunkTimer:
 class Best:
     """Each lane's networks as of its best evaluation (of equal ones the last), in runs that are counted in steps.
 
-    It is chosen by the very episodes it did well in: evaluate it in others (`tenuto eval --best`).
+    They are selected by these very episodes, so their returns are biased: evaluate in others (`tenuto eval --best`).
     """
 
     def __init__(self, wanted: bool, arrays: dict[str, np.ndarray]):
         self._wanted, self.arrays = wanted, arrays
 
-    def hear(self, returns: Any, program: Program) -> None:
-        """Keep the networks of the lanes that did as well as ever, or better, in the evaluation just made."""
+    def update(self, returns: Any, program: Program) -> None:
+        """Keep the networks of the lanes whose return in this evaluation is their best so far, or equals it."""
         if not self._wanted:
             return
         means = np.asarray(returns, np.float64).mean(1)
@@ -228,7 +228,7 @@ class Best:
 
 
 def open_program(job: Job, devices: Sequence[Any] | None = None) -> Program:
-    """The program that trains the job's lanes: with their environments in it, or around it."""
+    """The program that trains the job's lanes: compiled, or on the host, where large ones are in groups."""
     seeds = [lane["seed"] for lane in job.lanes]
     if not job.on_host:
         return compiled.CompiledProgram(job.tasks, seeds, devices)
@@ -240,7 +240,7 @@ def open_program(job: Job, devices: Sequence[Any] | None = None) -> Program:
 
 
 def begin_or_resume(job: Job, program: Program, folder: Path) -> tuple[Records, Best, float, list[str]]:
-    """The records and the best networks so far, the seconds they took, and what should be told of it."""
+    """The records and the best networks so far, the seconds they took, and notes for the user."""
     path, by_steps = folder / "checkpoint.npz", job.budget.unit == STEPS
     if not path.exists():
         program.begin()
@@ -257,7 +257,7 @@ def begin_or_resume(job: Job, program: Program, folder: Path) -> tuple[Records, 
 
 
 def save(program: Program, folder: Path, kept: Records, best: Best, seconds: float) -> None:
-    """Write a checkpoint; before the first step there is nothing to lose."""
+    """Write a checkpoint, except before the first step."""
     if program.t:
         state = storage.leaves_of(program.state())
         found = Checkpoint(state, kept.arrays(), program.journal(), best.arrays, program.t, seconds)
@@ -312,16 +312,16 @@ def _frames_note(env: Any, t: int) -> list[str]:
 
 
 def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
-    def tell(line: str) -> None:
+    def log_and_note(line: str) -> None:
         with open(folder / "log.txt", "a") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n")
         note(line)
 
-    return tell
+    return log_and_note
 
 
 def finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
-    """Write what the run has learned, its records and its summary, in place of the checkpoint; the summary."""
+    """Write networks, records and summary of the run, and remove the checkpoint; the summary."""
     about = {"job": job.to_json(), "config": folders.config_digest(folder)}
     storage.save(folder / "networks.npz", storage.leaves_of(program.networks()), about)
     storage.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
@@ -346,7 +346,7 @@ def finish(job: Job, folder: Path, kept: Records, program: Program, seconds: flo
 
 
 def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.ndarray]:
-    """What the summary says of each lane; NaN where there is no such number."""
+    """The numbers of each lane in the summary; NaN where there is none."""
     scores = np.full(len(kept["count"]), np.nan)
     if isinstance(env, AbstractEnv):
         scores = records.auc(kept["returns"], env.worst_return, env.best_return)

@@ -1,4 +1,4 @@
-"""Parts of a task as JSON, and back. Reading a stranger's words makes only the parts that are listed here."""
+"""Parts of a task as JSON, and back. Reading a foreign file makes only the parts that are listed here."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from tenuto.plan import Periodic, Plan, Polyak
 from tenuto.schedules import Schedule
 from tenuto.spaces import Box, Discrete, Timed
 
-# All that may be made from a file. What is not here must be given in Python.
+# The classes that may be made from a file. Others must be given in Python.
 KNOWN: dict[str, type] = {
     part.__name__: part
     for part in (
@@ -31,7 +31,7 @@ KNOWN: dict[str, type] = {
 
 
 def to_json(part: Any) -> Any:
-    """What a part is and all its fields, down to plain numbers and words."""
+    """The class of a part and all its fields, down to numbers and strings."""
     if isinstance(part, np.ndarray | np.generic) or hasattr(part, "__array__"):
         return np.asarray(part).tolist()
     if isinstance(part, list | tuple):
@@ -44,7 +44,7 @@ def to_json(part: Any) -> Any:
 
 
 def from_json(spelled: Any, known: Mapping[str, type] = KNOWN) -> Any:
-    """The part that this JSON tells of."""
+    """The part that this JSON describes."""
     if isinstance(spelled, list):
         return tuple(from_json(x, known) for x in spelled)
     if not isinstance(spelled, dict):
@@ -64,7 +64,7 @@ def from_json(spelled: Any, known: Mapping[str, type] = KNOWN) -> Any:
 
 
 def changed(plan: Plan, fields: Mapping[str, Any]) -> Plan:
-    """A plan with some fields as JSON tells them."""
+    """A plan with some fields replaced by values from JSON."""
     names = [field.name for field in dataclasses.fields(plan)]
     for name in fields:
         if name not in names:

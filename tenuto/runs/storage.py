@@ -15,9 +15,9 @@ import numpy as np
 
 from tenuto.errors import UserError
 
-FORMAT = 2  # of what is saved; `layout.py` says how older ones are read
+FORMAT = 2  # of files; `layout.py` translates older ones
 _HEADER = "__tenuto__"
-# Whatever NumPy and zipfile may raise on a file that was cut or changed.
+# Exceptions of NumPy and zipfile on a file that was cut or changed.
 _UNREADABLE = (
     OSError,
     EOFError,
@@ -65,7 +65,7 @@ def read_json(path: Path) -> Any:
 
 
 def save(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    """Save named arrays as an ordinary .npz with a header that says what they are and proves them whole."""
+    """Save named arrays as an ordinary .npz with a header that describes them and has a checksum."""
     header = {"format": FORMAT, "about": about, "digest": _digest(arrays)}
     packed = np.frombuffer(json.dumps(header).encode(), np.uint8)
     write_whole(path, lambda file: np.savez(file, **{_HEADER: packed}, **arrays))  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def too_new(path: Path, version: Any) -> UserError:
 def damaged(path: Path, problem: Exception) -> UserError:
     return UserError(
         f"{path} is missing or damaged ({type(problem).__name__}: {problem}): nothing was changed; "
-        "restore the file, or start anew with another --out"
+        "restore the file, or start again with another --out"
     )
 
 

@@ -1,4 +1,4 @@
-"""Where else a run's numbers can go: TensorBoard and Weights & Biases. Every lane has a curve of its own."""
+"""Trackers of a run's metrics: TensorBoard and Weights & Biases. Every lane has a curve of its own."""
 
 import hashlib
 import importlib
@@ -13,7 +13,7 @@ from tenuto.errors import UserError, demand
 
 
 class AbstractTracker(ABC):
-    """Hears of every chunk's numbers, lane by lane. What was logged after the step `since` will be logged again."""
+    """Logs the metrics of every chunk, lane by lane. Numbers logged after the step `since` will be logged again."""
 
     name: ClassVar[str]  # as --track names it, and the extra that installs it
     package: ClassVar[str]  # that it needs
@@ -24,7 +24,7 @@ class AbstractTracker(ABC):
 
     @abstractmethod
     def log(self, step: int, lanes: Sequence[dict[str, Any]]) -> None:
-        """The numbers of each lane at this step; None where there is none."""
+        """Log the numbers of each lane at this step; None where there is none."""
 
     @abstractmethod
     def close(self) -> None:
@@ -38,7 +38,7 @@ class TensorBoard(AbstractTracker):
 
     def __init__(self, folder: Path, name: str, lanes: Sequence[dict[str, Any]], since: int):
         writers = _needs(type(self))
-        rest = {"purge_step": since + 1, "filename_suffix": f".{since}"}  # which are dropped, and no file twice
+        rest = {"purge_step": since + 1, "filename_suffix": f".{since}"}  # drop later steps; no file name twice
         self._writers = [
             writers.SummaryWriter(str(folder / "tensorboard" / lane_name(i, lane)), **rest)
             for i, lane in enumerate(lanes)
@@ -98,14 +98,14 @@ def open_tracker(
 
 
 def check(kinds: Sequence[str]) -> None:
-    """Say before a run begins what a tracker would lack."""
+    """Raise an error before a run begins if a tracker is unknown or not installed."""
     for kind in kinds:
         demand("tracker", kind, TRACKERS, f"available: {', '.join(TRACKERS)}")
         _needs(TRACKERS[kind])
 
 
 def lane_name(number: int, lane: dict[str, Any]) -> str:
-    """A lane's number and what sets it apart, fit for a folder."""
+    """A lane's number, seed and swept values, as the name of a folder."""
     values = "_".join(f"{name}={value}" for name, value in lane.items())
     return re.sub(r"[^\w.=+-]+", "-", f"lane{number}_{values}")
 
