@@ -29,7 +29,7 @@ class Agent(eqx.Module):
             raise UserError(f"{type(self.action).__name__} has no torso that option values could share: leave it out")
 
     def suits(self, actions: AbstractSpace) -> bool:
-        """Whether it can act where these are the actions."""
+        """Whether it can act in an environment with these actions."""
         return self.extension.suits(actions) and isinstance(self.extension.choices(actions), self.action.suits)
 
 
@@ -81,5 +81,5 @@ def named(name: str) -> Agent:
 
 
 def able(actions: AbstractSpace) -> tuple[str, ...]:
-    """The agents of the catalogue that can act where these are the actions."""
+    """The agents of the catalogue that can act in an environment with these actions."""
     return tuple(name for name, entry in CATALOGUE.items() if entry.agent.suits(actions))

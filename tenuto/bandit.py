@@ -1,37 +1,37 @@
-"""Who sets lambda: a constant, or a sliding-window UCB bandit played once per episode (paper, appendix)."""
+"""How lambda is set: a constant, or a sliding-window UCB bandit played once per episode (paper, appendix)."""
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 PAPER_ARMS = (1.0, 0.5, 0.2, 0.0, -0.2, -0.5, -1.0, -1.5)
 
 
 class AbstractLambda(eqx.Module):
-    """Chooses the lambda of an episode at its start and hears its return at its end."""
+    """Chooses the lambda of an episode at its start and is given its return at its end."""
 
     @abstractmethod
-    def init(self) -> Any:
+    def init(self) -> PyTree:
         """The empty memory."""
 
     @abstractmethod
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> PyTree:
         """The randomness of one episode's choice, drawn ahead (see `AbstractAction.draw`)."""
 
     @abstractmethod
-    def start(self, memory: Any, drawn: Any) -> tuple[Any, Float[Array, ""]]:
+    def start(self, memory: PyTree, drawn: PyTree) -> tuple[PyTree, Float[Array, ""]]:
         """The lambda of the coming episode."""
 
     @abstractmethod
-    def best(self, memory: Any, lam: Float[Array, ""]) -> Float[Array, ""]:
-        """The lambda to be judged by; `lam` is the one in force."""
+    def best(self, memory: PyTree, lam: Float[Array, ""]) -> Float[Array, ""]:
+        """The lambda to be evaluated with; `lam` is the one in force."""
 
     @abstractmethod
-    def finish(self, memory: Any, episode_return: Float[Array, ""]) -> Any:
+    def finish(self, memory: PyTree, episode_return: Float[Array, ""]) -> PyTree:
         """The memory after the episode's return is known."""
 
 
@@ -43,16 +43,16 @@ class Constant(AbstractLambda):
     def init(self) -> tuple[()]:
         return ()
 
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> tuple[()]:
         return ()
 
-    def start(self, memory: Any, drawn: Any) -> tuple[Any, Float[Array, ""]]:
+    def start(self, memory: tuple[()], drawn: tuple[()]) -> tuple[tuple[()], Float[Array, ""]]:
         return memory, jnp.asarray(self.lam, jnp.float32)
 
-    def best(self, memory: Any, lam: Float[Array, ""]) -> Float[Array, ""]:
+    def best(self, memory: tuple[()], lam: Float[Array, ""]) -> Float[Array, ""]:
         return lam
 
-    def finish(self, memory: Any, episode_return: Float[Array, ""]) -> Any:
+    def finish(self, memory: tuple[()], episode_return: Float[Array, ""]) -> tuple[()]:
         return memory
 
 
@@ -86,11 +86,11 @@ class SlidingWindowUCB(AbstractLambda):
             current=jnp.int32(0),
         )
 
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> tuple[Array, Array]:
         k_coin, k_arm = jax.random.split(key)
         return jax.random.uniform(k_coin), jax.random.randint(k_arm, (), 0, len(self.arms))
 
-    def start(self, memory: Memory, drawn: Any) -> tuple[Memory, Float[Array, ""]]:
+    def start(self, memory: Memory, drawn: tuple[Array, Array]) -> tuple[Memory, Float[Array, ""]]:
         coin, uniform = drawn
         pulls, mean = self._tally(memory)
         bonus = jnp.sqrt(jnp.log(jnp.maximum(memory.episodes - 1, 1)) / jnp.maximum(pulls, 1))

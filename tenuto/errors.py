@@ -1,4 +1,4 @@
-"""Errors a user can mend: one line that names the thing, the reason and the remedy."""
+"""Errors a user can correct: one line that names the thing, the reason and the remedy."""
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ class UserError(Exception):
 def unknown(
     kind: str, name: str, known: Iterable[str], remedy: str = "`tenuto list` shows all", more: Iterable[str] = ()
 ) -> UserError:
-    """The error for a name that does not exist, with the nearest one that does; of these, or of `more`."""
+    """The error for a name that does not exist. It suggests the nearest name of `known` or `more`, or lists `known`."""
     names = list(known)
     spelled = {other.lower(): other for other in [*more, *names]}
     near = get_close_matches(name.lower(), spelled, n=1, cutoff=0.4)

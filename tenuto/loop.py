@@ -5,13 +5,13 @@ The compiled trainer puts a JAX environment between `choose` and `absorb`, the h
 
 import dataclasses
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tenuto import hold, recorded, td
 from tenuto.actions import Lesson
@@ -21,9 +21,9 @@ from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, Drawn, Replay
-from tenuto.types import Event, Nets, Option, Span, TimeStep
+from tenuto.types import Event, Nets, Option, Span, TimeStep, Tree
 
-# Folded into a key for what not every agent draws, so that others keep their streams.
+# Folded into a key for draws that only some agents make, so that the others keep their random streams.
 WARMUP, VALUES, LESSONS, EVALUATION_COIN = 101, 102, 103, 203
 N_STEP_DRAWS = 3  # n-step updates draw this many batches and use the first batch of spans they may use
 
@@ -51,9 +51,9 @@ class Brain(NamedTuple):
     action: Nets
     target: Nets
     extension: Nets
-    action_optimisers: tuple[Any, ...]  # one per lesson
-    extension_optimiser: Any
-    gradient: Nets = ()  # of the option values' loss; empty but between the parts of an update
+    action_optimisers: tuple[PyTree, ...]  # one per lesson
+    extension_optimiser: PyTree
+    gradient: Nets = ()  # of the option values' loss; empty except between the parts of an update
 
 
 class Networks(NamedTuple):
@@ -69,11 +69,11 @@ class Lane(NamedTuple):
 
     step_key: Array  # keys never change: each step and each update folds in its clock
     learn_key: Array
-    env: Any
+    env: PyTree
     obs: Array
     option: Option
-    episode_state: Any
-    bandit: Any
+    episode_state: PyTree
+    bandit: PyTree
     lam: Float[Array, ""]
     episode: Int[Array, ""]  # finished so far
     episode_return: Float[Array, ""]
@@ -84,14 +84,14 @@ class Lane(NamedTuple):
 class Draws(NamedTuple):
     """The randomness of one step, all of it fixed by the lane's key and the clock."""
 
-    action: Any
-    extension: Any
-    lam: Any
-    episode_state: Any
+    action: PyTree
+    extension: PyTree
+    lam: PyTree
+    episode_state: PyTree
     env: Array  # keys, for the environment's own use
     reset: Array
-    warmup: Any  # a uniform choice and a uniform length; `()` where there is no warm-up
-    evaluation: Any  # a coin and a uniform choice, for evaluations; `()` where these are without exploration
+    warmup: tuple[Array, ...]  # a uniform choice and a uniform length; `()` where there is no warm-up
+    evaluation: tuple[Array, ...]  # a coin and a uniform choice; `()` where evaluations are without exploration
 
 
 def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
@@ -99,12 +99,12 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     agent, actions = task.agent, task.env.actions
     choices = agent.extension.choices(actions)
     step_key = jax.random.fold_in(key, t)
-    k_action, k_extension, k_lam, k_mood, k_env, k_reset = jax.random.split(step_key, 6)
-    warmup: Any = ()
+    k_action, k_extension, k_lam, k_episode, k_env, k_reset = jax.random.split(step_key, 6)
+    warmup: tuple[Array, ...] = ()
     if task.plan.warmup:
         k_choice, k_length = jax.random.split(jax.random.fold_in(step_key, WARMUP))
         warmup = choices.sample(k_choice), jax.random.randint(k_length, (), 1, agent.extension.max_length + 1)
-    evaluation: Any = ()
+    evaluation: tuple[Array, ...] = ()
     if task.plan.evaluation_epsilon:
         k_coin, k_choice = jax.random.split(jax.random.fold_in(step_key, EVALUATION_COIN))
         evaluation = jax.random.uniform(k_coin), choices.sample(k_choice)
@@ -112,7 +112,7 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
         action=agent.action.draw(k_action, choices),
         extension=agent.extension.draw(k_extension),
         lam=agent.lam.draw(k_lam),
-        episode_state=agent.action.new_episode(k_mood),
+        episode_state=agent.action.new_episode(k_episode),
         env=k_env,
         reset=k_reset,
         warmup=warmup,
@@ -120,14 +120,14 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     )
 
 
-def pick(condition: Bool[Array, ""], new: Any, old: Any) -> Any:
+def pick(condition: Bool[Array, ""], new: Tree, old: Tree) -> Tree:
     """`new` where the condition holds, else `old`, leaf by leaf."""
     return jax.tree.map(lambda n, o: jnp.where(condition, n, o), new, old)
 
 
 def start(task: Task, key: Array) -> Lane:
     """A lane before its first step."""
-    k_step, k_learn, k_reset, k_action, k_extension, k_lam, k_mood = jax.random.split(key, 7)
+    k_step, k_learn, k_reset, k_action, k_extension, k_lam, k_episode = jax.random.split(key, 7)
     agent, env, plan = task.agent, task.env, task.plan
     state, obs = env.reset(k_reset)
     choices = agent.extension.choices(env.actions)
@@ -143,7 +143,7 @@ def start(task: Task, key: Array) -> Lane:
         env=state,
         obs=obs,
         option=no_option(task),
-        episode_state=agent.action.new_episode(k_mood),
+        episode_state=agent.action.new_episode(k_episode),
         bandit=bandit,
         lam=lam,
         episode=jnp.int32(0),
@@ -168,20 +168,20 @@ def start(task: Task, key: Array) -> Lane:
 
 
 def no_option(task: Task) -> Option:
-    """What a lane follows before its first decision: an option of no length."""
+    """What a lane follows before its first decision: an option of length 0."""
     choices = task.agent.extension.choices(task.env.actions)
     return Option(choices.example(), task.env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
 
 
 def shares_torso(task: Task) -> bool:
-    """Whether option values are read from what the action values' convolutions make of an image."""
+    """Whether option values are computed from the outputs of the action values' convolutions."""
     images = not isinstance(task.env.obs_size, int)
     return task.agent.shared_torso and images and isinstance(task.agent.extension, AbstractLearnedExtension)
 
 
 def look(task: Task, action: Nets, obs: Array) -> tuple[Nets, Array]:
-    """The action networks, and what they and the extension's read of an observation; where convolutions are shared,
-    these are done."""
+    """The action networks, and the features that they and the extension's networks read of an observation. With a
+    shared torso, these are the layers after it, and its outputs."""
     x = as_features(task, obs)
     return (action.rest, action.torso(x)) if shares_torso(task) else (action, x)
 
@@ -227,9 +227,9 @@ def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Opt
 def absorb(
     task: Task, lane: Lane, step: TimeStep, decided: Bool[Array, ""], t: Int[Array, ""], drawn: Draws
 ) -> tuple[Lane, Event]:
-    """After the environment: remember the step, and turn the page where the episode ended.
+    """After the environment: store the step, and prepare for the next episode where this one ended.
 
-    The lane comes back with the step's observation; after an episode's end the caller puts the fresh one there.
+    The lane comes back with the step's observation; after an episode's end the caller puts the next one's first there.
     """
     agent = task.agent
     over = step.terminated | step.truncated
@@ -304,7 +304,7 @@ def update_option_values(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
 
 
 def option_networks(task: Task, brain: Brain) -> Nets:
-    """The networks that option values are learned by: the extension's, and the convolutions they are read from."""
+    """The networks that the option values' loss changes: the extension's, and the torso if it is shared."""
     return (brain.action.torso, brain.extension) if shares_torso(task) else brain.extension
 
 
@@ -396,12 +396,12 @@ def learn_lesson(
 
 
 def part_of(nets: Nets, lesson: Lesson) -> Nets:
-    """What a lesson moves."""
+    """The part of the networks that a lesson changes."""
     return getattr(nets, lesson.part) if lesson.part else nets
 
 
 def with_part(nets: Nets, lesson: Lesson, part: Nets) -> Nets:
-    """The networks with another such part."""
+    """The networks with this part in the place of the old one."""
     return nets._replace(**{lesson.part: part}) if lesson.part else part
 
 
@@ -437,7 +437,7 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
-def descend(task: Task, lane: Lane, t: Int[Array, ""], gradient: Nets, net: Nets, state: Any) -> tuple[Nets, Any]:
+def descend(task: Task, lane: Lane, t: Int[Array, ""], gradient: Nets, net: Nets, state: PyTree) -> tuple[Nets, PyTree]:
     """One step of the optimiser, while the lane has episodes to go."""
     gradient = jax.tree.map(lambda g, own: g.astype(own.dtype), gradient, net)
     updates, state = task.plan.optimiser.update(gradient, state, net)

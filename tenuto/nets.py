@@ -27,7 +27,7 @@ class Filters(NamedTuple):
     channels: int
 
 
-# Mnih et al. (2015) for images the size of a screen, smaller filters for small ones (say, a board of fields).
+# Mnih et al. (2015) for images the size of a screen, smaller filters for small ones (such as a board game's).
 NATURE = (Filters(8, 4, 32), Filters(4, 2, 64), Filters(3, 1, 64))
 SMALL = (Filters(3, 1, 16), Filters(3, 1, 32))
 
@@ -37,7 +37,7 @@ class Dense(eqx.Module):
     bias: Float[Array, " outputs"]
 
     def __call__(self, *inputs: Array) -> Float[Array, " outputs"]:
-        """The inputs side by side; only the first may be a whole number."""
+        """The layer of all inputs, concatenated; only the first may be a whole number (one-hot)."""
         first, *rest = inputs
         if jnp.issubdtype(first.dtype, jnp.floating):
             x = jnp.concatenate([first, *(x.astype(first.dtype) for x in rest)])
@@ -49,8 +49,8 @@ class Dense(eqx.Module):
 
 @jax.custom_jvp
 def column(matrix: Float[Array, "rows columns"], index: Array) -> Float[Array, " rows"]:
-    """`matrix @ one_hot(index)` without the product; its gradient stays a product, for adding up columns one by one
-    is slow on a CPU and has no fixed order on a GPU."""
+    """`matrix @ one_hot(index)` without the product; its gradient stays a product, because adding columns one by
+    one is slow on a CPU and has no fixed order on a GPU."""
     return matrix[:, index]
 
 
@@ -61,7 +61,7 @@ def _column_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> 
 
 
 def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tuple[Dense, ...]:
-    """Fresh layers from one draw for all of them, which compiles much faster than a draw each.
+    """New layers from one draw for all of them, which compiles much faster than a draw each.
 
     `uniform`: U(±1/√inputs) for weights and biases, PyTorch's default, as most of the paper's networks start.
     `normal`: N(0, 4/(inputs+outputs)) and zero biases, as the authors' chain DQNs start.
@@ -91,7 +91,7 @@ def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tup
 
 
 def orthogonal(key: Array, rows: int, columns: int) -> Float[Array, "rows columns"]:
-    """A matrix with orthonormal rows, or columns if there are more rows, uniform among all such.
+    """A matrix with orthonormal rows, or columns if there are more rows, uniform among all such matrices.
 
     Normal numbers, multiplied by the inverse root of their Gram matrix (Newton's iteration, products only): QR
     decompositions of many matrices at a time are slow, and two of them in one program can hang XLA on a CPU.
@@ -109,7 +109,7 @@ def orthogonal(key: Array, rows: int, columns: int) -> Float[Array, "rows column
         return (state[0] < ROOT_STEPS) & (state[1] > CLOSE)
 
     with jax.default_matmul_precision("float32"):
-        for _ in range(2):  # the second time for what rounding left
+        for _ in range(2):  # the second time corrects what rounding left
             gram = x @ x.T
             bound = jnp.abs(gram).sum(0).max()  # of its eigenvalues
             begun = jnp.int32(0), jnp.float32(1), gram / bound, jnp.eye(few)
@@ -118,8 +118,8 @@ def orthogonal(key: Array, rows: int, columns: int) -> Float[Array, "rows column
 
 
 class MLP(eqx.Module):
-    """Dense layers with ReLU between them; none after the last, whose answer is in float32 whatever the input's
-    precision, which all others keep to."""
+    """Dense layers with ReLU between them; none after the last. The last layer computes in float32, all others in the
+    precision of the input."""
 
     layers: tuple[Dense, ...]
 
@@ -135,7 +135,7 @@ class MLP(eqx.Module):
 
 
 def last_layers(networks: Nets) -> list[Array]:
-    """The weights that give answers, in all networks there are: they compute in float32 whatever the others do."""
+    """The weights of every MLP's last layer, which computes in float32 whatever the others do."""
     found = jax.tree.leaves(networks, is_leaf=lambda x: isinstance(x, MLP))
     return [x.layers[-1].weight for x in found if isinstance(x, MLP)]
 
@@ -252,8 +252,8 @@ class SharedEmbedding(eqx.Module):
 
 
 class Convolution(eqx.Module):
-    """Filters over an image, written as pixels gathered to the depth and a product of matrices: that is as fast under
-    vmap over networks and inside loops as outside of them, where an ordinary convolution is many times slower."""
+    """Filters over an image, written as a product of matrices over gathered pixels. Under vmap over networks and inside
+    loops it is as fast as elsewhere; an ordinary convolution becomes many times slower there."""
 
     product: Dense
     filters: Filters = eqx.field(static=True)
@@ -319,7 +319,7 @@ class ImageNetwork(eqx.Module):
 def reading(
     obs_size: ObsSize, make: Callable[[int, Array], eqx.Module], key: Array, init: str = "uniform"
 ) -> eqx.Module:
-    """The network that `make` gives for vectors of a length; for images, with convolutions of its own before it."""
+    """The network that `make` builds for vectors of this length; for images, with convolutions of its own before it."""
     if isinstance(obs_size, int):
         return make(obs_size, key)
     k_torso, k_rest = jax.random.split(key)

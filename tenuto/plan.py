@@ -1,12 +1,12 @@
-"""How an agent learns in an experiment: discount, exploration, clocks, batches, optimiser and target network."""
+"""How an agent learns in a run: discount, exploration, clocks, batches, optimiser and target network."""
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from tenuto.errors import UserError
@@ -52,7 +52,7 @@ class Plan(eqx.Module):
     learning_rate: float = 5e-4
     epsilon: Schedule = linear(1.0, 0.001, 10_000)
     target: AbstractTarget = Periodic(500)
-    episodes: int = NEVER  # after so many a lane rests: it neither learns nor counts while others go on
+    episodes: int = NEVER  # of a lane; after them it neither learns nor counts while others go on
     steps: int = NEVER  # of the whole run, where it is counted in steps
     warmup: int = eqx.field(static=True, default=0)  # first steps, of uniform choices and lengths, without updates
     learning_starts: int = eqx.field(static=True, default=0)  # first steps without updates, acted in as in all others
@@ -76,8 +76,8 @@ class Plan(eqx.Module):
         return max(self.warmup, self.learning_starts)
 
     @property
-    def dtype(self) -> Any:
-        """What hidden layers compute in; weights, their moments and all values are float32 whatever it is."""
+    def dtype(self) -> DTypeLike:
+        """The type that hidden layers compute in. Weights, their moments and all values are always float32."""
         return jnp.bfloat16 if self.precision == "bfloat16" else jnp.float32
 
     def pace(self, t: Int[Array, ""]) -> Float[Array, ""] | float:

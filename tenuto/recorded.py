@@ -1,13 +1,13 @@
 """What is recorded of every episode: one table, from which events, chunks, records and metrics are derived.
 
-Another number to be recorded is another `Column` in `COLUMNS`. The loop notes its value at each step, a trainer folds
-these into one value per episode, and it stands in `records.npz` under its name; with `metric` its mean over a lane's
-recent episodes is also in the metrics, in trackers and in the progress line.
+To record another number, add a `Column` to `COLUMNS`. The loop notes its value at each step, a trainer folds these into
+one value per episode, and `records.npz` has it under its name. With `metric`, its mean over a lane's recent episodes is
+also in the metrics, in trackers and in the progress line.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -51,7 +51,7 @@ class Column:
 
     name: str  # as in records.npz
     words: str  # for the documentation
-    dtype: Any
+    dtype: type[np.generic]
     fold: Literal["sum", "last"]  # over the steps of an episode
     note: Callable[[Moment], Array] | None = None
     of: Callable[[Event], Array] | None = None
@@ -63,7 +63,7 @@ class Column:
 
     @property
     def blank(self) -> float:
-        """What stands in the records past a lane's last episode."""
+        """The filler in the records past a lane's last episode."""
         return np.nan if np.issubdtype(self.dtype, np.floating) else 0
 
 
@@ -89,7 +89,7 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def dtypes() -> dict[str, Any]:
+def dtypes() -> dict[str, type[np.generic]]:
     """The type of each column, by name."""
     return {column.name: column.dtype for column in COLUMNS}
 

@@ -5,8 +5,8 @@ Holding an action for j steps shows j(j+1)/2 transitions, one for each start and
 ended so far. The count numbers all spans, so a uniform draw of a number, a binary search for the step where
 that span ended and its rank there give the pair (start, end); rewards are summed at sampling time.
 
-What was seen is kept as it is, before and after each step (`Pairs`), or, where an observation is a stack of the last
-few screens, as single screens of which stacks are made when they are drawn (`Screens`): an eighth of the memory.
+Observations are stored as they are, before and after each step (`Pairs`). Where an observation is a stack of the last
+few screens, single screens are stored, and stacked again when they are sampled (`Screens`): an eighth of the memory.
 
 All lanes write at the same slot, given by the shared clock `t`: under vmap a write stays a slice, not a scatter.
 """
@@ -30,7 +30,7 @@ def write(ring: Array, row: Array, slot: Int[Array, ""]) -> Array:
 
 
 class Pairs(eqx.Module):
-    """What was seen before each step and after it."""
+    """The observations before and after each step."""
 
     before: Array
     after: Array
@@ -43,27 +43,27 @@ class Pairs(eqx.Module):
         return cls(ring, ring)
 
     def show(self, t: Int[Array, ""], obs: Array, begins: Bool[Array, ""]) -> "Pairs":
-        """Hear what is seen before step t: it comes with the step."""
+        """Note the observation before step t. Nothing is stored yet: `add` gets it too."""
         return self
 
     def add(self, slot: Int[Array, ""], obs: Array, next_obs: Array) -> "Pairs":
         return Pairs(write(self.before, obs, slot), write(self.after, next_obs, slot))
 
     def first(self, start: Int[Array, " num"]) -> Array:
-        """What was seen before these steps (given by the clock)."""
+        """The observations before these steps (given by the clock)."""
         return self.before[start % len(self.before)]
 
     def last(self, end: Int[Array, " num"]) -> Array:
-        """What was seen after them."""
+        """The observations after these steps."""
         return self.after[end % len(self.after)]
 
     def knows(self, ending: UInt8[Array, " num"]) -> Bool[Array, " num"]:
-        """Whether what was seen after steps with these endings is at hand, where it matters."""
+        """Whether the observations after steps with these endings are stored, if targets need them."""
         return jnp.ones_like(ending, bool)
 
 
 class Screens(eqx.Module):
-    """The newest screen seen before each step, stored once. Observations are stacks of the last `depth` screens, the
+    """The newest screen before each step, stored once. Observations are stacks of the last `depth` screens, the
     newest one last; an episode's first screen stands for those before it.
 
     The screen after an episode's last step is not kept. Where the MDP ended there nothing is bootstrapped from it;
@@ -106,11 +106,11 @@ class Screens(eqx.Module):
 
 
 class Drawn(NamedTuple):
-    """Spans that were drawn, before anything of them is looked up."""
+    """Which spans were drawn; their contents are not looked up yet."""
 
     end: Int[Array, " num"]  # their last step, by the clock
     length: Int[Array, " num"]
-    found: Bool[Array, " num"]  # whether there was such a span
+    found: Bool[Array, " num"]  # whether there was a span to draw
 
     @property
     def start(self) -> Int[Array, " num"]:
@@ -120,7 +120,7 @@ class Drawn(NamedTuple):
 class Replay(eqx.Module):
     """The newest `capacity` steps, and of the spans that ended with them the newest `capacity`.
 
-    Where a run is known to have fewer steps, there need be `room` only for those.
+    `room`: the steps of the whole run, where they are known; memory is taken for no more than these.
 
     `lengths` are the span lengths that count: all of 1..J, or the few an agent can choose (`Joint`). A span
     cut short by the episode's end counts whatever its length, for it shows what the longer option would give.
@@ -147,10 +147,10 @@ class Replay(eqx.Module):
         only_whole: bool = False,
         screens: bool = False,
     ) -> "Replay":
-        """Room for observations like `obs`; `screens` says that they are stacks of screens."""
+        """No steps yet, and memory for observations like `obs`; with `screens` these are stacks of screens."""
         kind: type[Pairs | Screens] = Screens if screens else Pairs
         held = capacity if room is None else min(capacity, room)
-        # So that the oldest span's first step is still there, and what was seen before it.
+        # So that the oldest span's first step is still there, and the observation before it.
         rows = held + max(lengths) + kind.empty(1, obs).margin
 
         def ring(example: Array) -> Array:
@@ -173,7 +173,7 @@ class Replay(eqx.Module):
         return self.reward.shape[0]
 
     def show(self, t: Int[Array, ""], obs: Array) -> "Replay":
-        """Hear what is seen before step t, once all that came before is stored."""
+        """Note the observation before step t, once all earlier steps are stored."""
         begins = (t == 0) | (self.ending[(t - 1) % self.rows] != RUNNING)
         return dataclasses.replace(self, seen=self.seen.show(t, obs, begins))
 
@@ -183,13 +183,13 @@ class Replay(eqx.Module):
         return dataclasses.replace(self._count(t, option, step), seen=seen)
 
     def cut(self, t: Int[Array, ""], option: Option) -> "Replay":
-        """Make of the newest step, t, the last one of its episode, which was cut short after it."""
+        """Mark the newest step, t, as the last one of its episode, which was cut short after it."""
         slot = t % self.rows
         step = TimeStep(jnp.zeros(()), self.reward[slot], jnp.bool_(False), jnp.bool_(True))
         return self._count(t, option._replace(choice=self.choice[slot]), step)
 
     def _count(self, t: Int[Array, ""], option: Option, step: TimeStep) -> "Replay":
-        """Store all of step t but what was seen."""
+        """Store all of step t but its observations, and count the spans that ended with it."""
         slot = t % self.rows
         over = step.terminated | step.truncated
         if self.only_whole:
@@ -219,7 +219,7 @@ class Replay(eqx.Module):
         return self.span(drawn.end, drawn.length, max(self.lengths), gamma), drawn.found
 
     def draw_spans(self, key: Array, num: int, t: Int[Array, ""]) -> Drawn:
-        """Which spans: to look at some of them, or at part of what they hold."""
+        """Draw spans without looking them up, for callers that need only some of them or some of their fields."""
         base, held = self.window(t)
         rank = base + jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         end, length = self.locate(rank, t)
@@ -245,7 +245,7 @@ class Replay(eqx.Module):
             later = self.spans[middle % self.rows] - rank <= 0
             low, high = jnp.where(later, middle + 1, low), jnp.where(later, high, middle)
         end = jnp.minimum(low, t - 1)
-        if self.only_whole:  # it began after the step that made the count what it was before: these steps are its own
+        if self.only_whole:  # before `end`, the count was this number for as many steps as the option has
             earlier = end[:, None] - jnp.arange(1, max(self.lengths) + 1)
             same = self.spans[earlier % self.rows] == rank[:, None]
             return end, (same & (earlier >= -1)).sum(1)
@@ -256,7 +256,7 @@ class Replay(eqx.Module):
         return end, jnp.where(cut, place + 1, listed)
 
     def span(self, end: Int[Array, " num"], length: Int[Array, " num"], longest: int, gamma: Scalar) -> Span:
-        """The spans that end with these steps (given by the clock) after this many, `longest` at most."""
+        """The spans that end with these steps (given by the clock) and have these lengths, `longest` at most."""
         start = end - length + 1
         first, last = start % self.rows, end % self.rows
         k = jnp.arange(longest)

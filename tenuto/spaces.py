@@ -2,13 +2,13 @@
 
 import math
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
 
 from tenuto.errors import UserError
 
@@ -34,7 +34,7 @@ class AbstractSpace(eqx.Module):
     @property
     @abstractmethod
     def words(self) -> str:
-        """What it is, in a message."""
+        """The space in words, for messages."""
 
 
 class Discrete(AbstractSpace):
@@ -67,7 +67,7 @@ class AbstractContinuous(AbstractSpace):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """How many numbers the actor emits."""
+        """The number of the actor's outputs."""
 
     @abstractmethod
     def aim(self, raw: Float[Array, " outputs"]) -> Array:
@@ -84,7 +84,7 @@ class Box(AbstractContinuous):
     low: Float[np.ndarray, " *shape"]
     high: Float[np.ndarray, " *shape"]
 
-    def __init__(self, low: Any, high: Any):
+    def __init__(self, low: ArrayLike, high: ArrayLike):
         low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
         try:
             low, high = np.broadcast_arrays(low, high)

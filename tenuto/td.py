@@ -13,7 +13,7 @@ ERRORS = {"huber": optax.huber_loss, "squared": optax.squared_error}
 
 
 class Loss(NamedTuple):
-    """One sample's loss for each head, and how much each head is to heed it (a bootstrap mask)."""
+    """One sample's loss for each head, and the sample's weight there (a bootstrap mask)."""
 
     each: Float[Array, " heads"]
     weight: Float[Array, " heads"]
@@ -32,12 +32,12 @@ def error(kind: str, prediction: Array, goal: Array) -> Array:
 
 
 def masked_mean(each: Float[Array, "n heads"], weight: Float[Array, "n heads"]) -> Float[Array, ""]:
-    """Mean over heads of each head's own mean over the samples it heeds; a head that heeds none adds zero."""
+    """Mean over heads of each head's own mean over the samples in its mask; a head without any adds zero."""
     return ((each * weight).sum(0) / jnp.maximum(weight.sum(0), 1.0)).mean()
 
 
 def bootstrap_mask(key: Array, keep: float, heads: int) -> Float[Array, " heads"]:
-    """Which heads heed a sample: each with probability `keep`, drawn anew whenever the sample is."""
+    """Which heads learn from a sample: each with probability `keep`, drawn again whenever the sample is."""
     if keep == 1.0:  # nothing to draw
         return jnp.ones(heads)
     return jax.random.bernoulli(key, keep, (heads,)).astype(jnp.float32)

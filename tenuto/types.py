@@ -1,15 +1,23 @@
 """The nouns every other file speaks: step, option, span, event."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from jaxtyping import Array, Bool, Float, Int, UInt16
+from jaxtyping import Array, Bool, Float, Int, PyTree, UInt16
 
-Nets = Any
+Tree = TypeVar("Tree")
+"""A pytree of any structure, where a function keeps it."""
+
+
+Result = TypeVar("Result")
+"""What a wrapped call returns."""
+
+
+Nets = PyTree
 """A pytree of network parameters, as its owner built it; `()` where nothing is learned."""
 
 
 Scalar = float | Float[Array, ""]
-"""A number of a setting: a plain one, or one lane's of many."""
+"""A hyper-parameter: a plain number, or an array with the value of one lane."""
 
 
 ObsSize = int | tuple[int, int, int]
@@ -17,7 +25,7 @@ ObsSize = int | tuple[int, int, int]
 
 
 class TimeStep(NamedTuple):
-    """What the environment says after one step."""
+    """What the environment returns after one step."""
 
     obs: Array
     reward: Float[Array, ""]
@@ -28,7 +36,7 @@ class TimeStep(NamedTuple):
 class Option(NamedTuple):
     """The action being held, and for how long."""
 
-    choice: Array  # as the action learner named it (may index action-length pairs)
+    choice: Array  # as the action learner picked it (may index action-length pairs)
     action: Array  # as the environment takes it
     length: Int[Array, ""]  # steps the action is to be held; 0 where no option runs
     done: Int[Array, ""]  # steps of it executed so far

@@ -117,7 +117,7 @@ def test_a_stopped_run_goes_on_with_new_games_and_says_so(tmp_path: Path) -> Non
     after, log = folders.read_records(folder), (folder / "log.txt").read_text()
     assert not (folder / "checkpoint.npz").exists()
     for lane in range(SEEDS):
-        assert f"could not be brought back in lane {lane}: its episode begins anew" in log
+        assert f"could not be brought back in lane {lane}: it begins a new episode" in log
     done = int(before["count"].min())
     np.testing.assert_array_equal(after["returns"][:, :done], before["returns"][:, :done])
     assert after["evaluated"].tolist() == [80, 160]

@@ -177,7 +177,7 @@ def test_a_lane_whose_environment_does_not_come_back_begins_its_episode_anew_and
     assert first.state()[0].replay.ending[1, t - 1] == RUNNING
     second, envs = opened(make=make)
     notes = second.restore(jax.device_get(first.state()), t, first.journal())
-    assert notes == [f"step {t}: the environment's state could not be brought back in lane 1: its episode begins anew"]
+    assert notes == [f"step {t}: the environment's state could not be brought back in lane 1: it begins a new episode"]
     kept = Records.empty(3, second.max_length, second.places)
     while second.t < STEPS:
         kept.add(second.advance(1), second.t)
@@ -260,7 +260,7 @@ def test_what_could_not_be_brought_back_is_told_in_the_log(run_folder: Path):
     for lane, (line, note) in enumerate(zip(logged, heard, strict=True)):
         assert line.endswith(note)
         assert "step 51: " in note
-        assert f"could not be brought back in lane {lane}: its episode begins anew" in note
+        assert f"could not be brought back in lane {lane}: it begins a new episode" in note
     assert folders.finished(run_folder)
 
 

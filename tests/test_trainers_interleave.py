@@ -262,7 +262,7 @@ def test_after_a_restore_every_lane_begins_a_new_game_and_nothing_learned_is_los
         assert_same(after.networks, before.networks)
         assert_same(after.state[0].brain, before.state[0].brain)
         lost = "the environment's state could not be brought back in lane"
-        assert after.notes == [f"step {after.t}: {lost} {lane}: its episode begins anew" for lane in range(6)]
+        assert after.notes == [f"step {after.t}: {lost} {lane}: it begins a new episode" for lane in range(6)]
         lane = after.state[0]
         assert (lane.obs == lane.obs[..., :1]).all()
         assert not lane.episode_return.any()

@@ -1,7 +1,6 @@
-"""What all actor-critics share: critics that judge an actor's choices."""
+"""What all actor-critics share: critics that value an actor's choices."""
 
 from abc import abstractmethod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from tenuto.types import Nets, ObsSize, Span
 
 
 class AbstractActorCritic(AbstractAction):
-    """Its networks have a part `critic`; the least of the critics' values is believed."""
+    """Its networks have a part `critic`; the least of the critics' values counts."""
 
     @property
     @abstractmethod
@@ -24,12 +23,12 @@ class AbstractActorCritic(AbstractAction):
     @property
     @abstractmethod
     def critics(self) -> int:
-        """How many critics there are."""
+        """The number of critics."""
 
-    def new_episode(self, key: Array) -> Any:
+    def new_episode(self, key: Array) -> tuple[()]:
         return ()
 
-    def draw(self, key: Array, choices: AbstractContinuous) -> Any:
+    def draw(self, key: Array, choices: AbstractContinuous) -> Array:
         return jax.random.normal(key, (choices.outputs,))
 
     def make_actor(self, obs_size: ObsSize, outputs: int, key: Array) -> Nets:
@@ -45,5 +44,5 @@ class AbstractActorCritic(AbstractAction):
     def critic_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
         """How wrong each critic is about the span's choice."""
         goal = span.reward + span.discount * self.value(n, target, span.next_obs, key, choices)
-        judged = n.critic(span.obs, choices.encode(span.choice))[:, 0]
-        return td.Loss(td.error("squared", judged, jax.lax.stop_gradient(goal)), jnp.ones(self.critics))
+        values = n.critic(span.obs, choices.encode(span.choice))[:, 0]
+        return td.Loss(td.error("squared", values, jax.lax.stop_gradient(goal)), jnp.ones(self.critics))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, PyTree
 
 from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
@@ -16,7 +16,7 @@ class Lesson(NamedTuple):
     """One gradient step within an update. Lessons are taken in order: a later one sees what an earlier one changed."""
 
     loss: Callable[[Nets, Nets, Span, Array, Any], Loss]  # (networks, target networks, span, key, choices)
-    part: str = ""  # the field of the networks that it moves; all of them where it has no name
+    part: str = ""  # the field of the networks that it changes; empty: all of them
     every: int = 1  # updates from one to the next
 
 
@@ -36,25 +36,25 @@ class AbstractAction(eqx.Module):
 
     @abstractmethod
     def init(self, obs_size: ObsSize, choices: Any, key: Array) -> Nets:
-        """Fresh networks."""
+        """New networks."""
 
     @abstractmethod
-    def new_episode(self, key: Array) -> Any:
+    def new_episode(self, key: Array) -> PyTree:
         """What the learner remembers through an episode (the head it follows); `()` if nothing."""
 
     @abstractmethod
-    def draw(self, key: Array, choices: Any) -> Any:
+    def draw(self, key: Array, choices: Any) -> PyTree:
         """The randomness of one decision. It is drawn ahead, for thousands of steps in one go, which is cheaper."""
 
     @abstractmethod
     def act(
-        self, nets: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Any
+        self, nets: Nets, obs: Array, episode_state: PyTree, epsilon: Float[Array, ""], drawn: PyTree, choices: Any
     ) -> tuple[Array, Bool[Array, ""]]:
         """A choice, and whether it was exploratory."""
 
     @abstractmethod
-    def best(self, nets: Nets, obs: Array, drawn: Any, choices: Any) -> Array:
-        """The choice it holds best: what it does when it is judged."""
+    def best(self, nets: Nets, obs: Array, drawn: PyTree, choices: Any) -> Array:
+        """The choice it values most, which it takes when it is evaluated."""
 
     @abstractmethod
     def value(self, nets: Nets, target: Nets, obs: Array, key: Array, choices: Any) -> Float[Array, ""]:

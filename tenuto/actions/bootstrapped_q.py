@@ -1,7 +1,5 @@
 """Bootstrapped DQN (Osband et al., 2016): K value heads, one followed through each episode, no epsilon."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,7 @@ from tenuto.types import Nets, ObsSize, Span
 
 
 class BootstrappedQ(AbstractAction):
-    """Heads differ by their first weights and, where keep < 1, by the samples they heed."""
+    """Heads differ by their first weights and, where keep < 1, by the samples they learn from."""
 
     suits = (Discrete,)
     one_torso = True
@@ -23,7 +21,7 @@ class BootstrappedQ(AbstractAction):
     heads: int = eqx.field(static=True, default=10)
     init_weights: str = eqx.field(static=True, default="uniform")
     error: str = eqx.field(static=True, default="huber")
-    keep: float = eqx.field(static=True, default=0.5)  # probability that a head heeds a sample
+    keep: float = eqx.field(static=True, default=0.5)  # probability that a head learns from a sample
 
     def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
         def heads(size: int, key: Array) -> nets.Ensemble:
@@ -35,20 +33,26 @@ class BootstrappedQ(AbstractAction):
     def new_episode(self, key: Array) -> Int[Array, ""]:
         return jax.random.randint(key, (), 0, self.heads)
 
-    def draw(self, key: Array, choices: Discrete) -> Any:
+    def draw(self, key: Array, choices: Discrete) -> tuple[()]:
         return ()
 
     def act(
-        self, q: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
+        self,
+        q: Nets,
+        obs: Array,
+        episode_state: Int[Array, ""],
+        epsilon: Float[Array, ""],
+        drawn: tuple[()],
+        choices: Discrete,
     ) -> tuple[Array, Bool[Array, ""]]:
         return jnp.argmax(q(obs)[episode_state]), jnp.bool_(False)
 
-    def best(self, q: Nets, obs: Array, drawn: Any, choices: Discrete) -> Array:
-        """What the heads hold best on average."""
+    def best(self, q: Nets, obs: Array, drawn: tuple[()], choices: Discrete) -> Array:
+        """The choice of the greatest mean value over the heads."""
         return jnp.argmax(q(obs).mean(0))
 
     def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:
-        """What the heads hold on average: the target that an extension policy learns from."""
+        """The heads' mean value: the target that an extension policy learns from."""
         return td.double_q(q(obs).mean(0), target(obs).mean(0))
 
     def lessons(self) -> tuple[Lesson, ...]:

@@ -1,6 +1,6 @@
-"""DDPG (Lillicrap et al., 2016) and TD3 (Fujimoto et al., 2018): an actor aims, a critic judges, noise explores."""
+"""DDPG (Lillicrap et al., 2016) and TD3 (Fujimoto et al., 2018): an actor aims, a critic values, noise explores."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,7 +28,7 @@ class DDPG(AbstractActorCritic):
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(400, 300))
     noise: float = 0.1  # standard deviation of exploration, in half-widths of the action space
-    critics: int = eqx.field(static=True, default=1)  # the least of their values is believed
+    critics: int = eqx.field(static=True, default=1)  # the least of their values counts
     smoothing: float = eqx.field(static=True, default=0.0)  # standard deviation of the noise on target actions
     delay: int = eqx.field(static=True, default=1)  # updates of the critics for one of the actor
 
@@ -47,19 +47,19 @@ class DDPG(AbstractActorCritic):
         self,
         n: Nets,
         obs: Array,
-        episode_state: Any,
+        episode_state: tuple[()],
         epsilon: Float[Array, ""],
-        drawn: Any,
+        drawn: Array,
         choices: AbstractContinuous,
     ) -> tuple[Array, Bool[Array, ""]]:
         """Every choice is a little off, so none is called exploratory."""
         return choices.disturb(self.best(n, obs, drawn, choices), self.noise * drawn), jnp.bool_(False)
 
-    def best(self, n: Nets, obs: Array, drawn: Any, choices: AbstractContinuous) -> Array:
+    def best(self, n: Nets, obs: Array, drawn: Array, choices: AbstractContinuous) -> Array:
         return choices.aim(n.actor(obs))
 
     def value(self, n: Nets, target: Nets, obs: Array, key: Array, choices: AbstractContinuous) -> Float[Array, ""]:
-        """What the target critics say of the target actor's choice, which TD3 smooths."""
+        """The target critics' value of the target actor's choice, which TD3 smooths."""
         choice = choices.aim(target.actor(obs))
         if self.smoothing:
             noise = self.smoothing * jax.random.normal(key, (choices.outputs,))
@@ -70,7 +70,7 @@ class DDPG(AbstractActorCritic):
         return Lesson(self.critic_loss, "critic"), Lesson(self.actor_loss, "actor", self.delay)
 
     def actor_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
-        """The first critic's opinion of what the actor would do, to be raised."""
+        """The first critic's value of what the actor would do, to be raised."""
         choice = choices.encode(choices.aim(n.actor(span.obs)))
         return td.Loss(-n.critic(span.obs, choice)[0], jnp.ones(1))
 

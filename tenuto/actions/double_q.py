@@ -1,7 +1,5 @@
 """Double DQN (van Hasselt et al., 2016): one network of action values, epsilon-greedy."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -25,21 +23,27 @@ class DoubleQ(AbstractAction):
         init = self.init_weights
         return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, choices.n), k, init), key, init)
 
-    def new_episode(self, key: Array) -> Any:
+    def new_episode(self, key: Array) -> tuple[()]:
         return ()
 
-    def draw(self, key: Array, choices: Discrete) -> Any:
+    def draw(self, key: Array, choices: Discrete) -> tuple[Array, Array]:
         k_coin, k_choice = jax.random.split(key)
         return jax.random.uniform(k_coin), choices.sample(k_choice)
 
     def act(
-        self, q: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Discrete
+        self,
+        q: Nets,
+        obs: Array,
+        episode_state: tuple[()],
+        epsilon: Float[Array, ""],
+        drawn: tuple[Array, Array],
+        choices: Discrete,
     ) -> tuple[Array, Bool[Array, ""]]:
         coin, random = drawn
         explored = coin < epsilon
         return jnp.where(explored, random, self.best(q, obs, drawn, choices)), explored
 
-    def best(self, q: Nets, obs: Array, drawn: Any, choices: Discrete) -> Array:
+    def best(self, q: Nets, obs: Array, drawn: tuple[Array, Array], choices: Discrete) -> Array:
         return jnp.argmax(q(obs))
 
     def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:

@@ -1,6 +1,6 @@
 """SAC (Haarnoja et al., 2018): a random actor that is rewarded for its entropy, by a temperature that adapts."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ LOG_STD = (-20.0, 2.0)  # least and most
 class SoftActorCritic(NamedTuple):
     actor: Nets
     critic: Nets
-    log_temperature: Float[Array, ""]  # of entropy; its exponential is known as the temperature alpha
+    log_temperature: Float[Array, ""]  # its exponential is the temperature alpha, the weight of entropy
 
 
 class SAC(AbstractActorCritic):
@@ -42,12 +42,12 @@ class SAC(AbstractActorCritic):
         )
 
     def act(
-        self, n: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: Box
+        self, n: Nets, obs: Array, episode_state: tuple[()], epsilon: Float[Array, ""], drawn: Array, choices: Box
     ) -> tuple[Array, Bool[Array, ""]]:
         mean, std = self.distribution(n, obs)
         return choices.aim(mean + std * drawn), jnp.bool_(False)
 
-    def best(self, n: Nets, obs: Array, drawn: Any, choices: Box) -> Array:
+    def best(self, n: Nets, obs: Array, drawn: Array, choices: Box) -> Array:
         return choices.aim(self.distribution(n, obs)[0])
 
     def distribution(self, n: Nets, obs: Array) -> tuple[Float[Array, " outputs"], Float[Array, " outputs"]]:
@@ -64,7 +64,7 @@ class SAC(AbstractActorCritic):
         return choices.encode(choices.aim(raw)), (density - bending).sum()
 
     def value(self, n: Nets, target: Nets, obs: Array, key: Array, choices: Box) -> Float[Array, ""]:
-        """What the target critics say of a random choice, and its entropy bonus."""
+        """The target critics' value of a random choice, with its entropy bonus."""
         choice, density = self.try_out(n, obs, key, choices)
         return target.critic(obs, choice).min() - jnp.exp(n.log_temperature) * density
 
@@ -76,7 +76,7 @@ class SAC(AbstractActorCritic):
         )
 
     def actor_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
-        """The more cautious critic's opinion of a random choice, with its entropy bonus, to be raised."""
+        """The lower of the critics' values of a random choice, with its entropy bonus, to be raised."""
         choice, density = self.try_out(n, span.obs, key, choices)
         return td.Loss((jnp.exp(n.log_temperature) * density - n.critic(span.obs, choice).min())[None], jnp.ones(1))
 

@@ -1,7 +1,5 @@
 """Uniformly random choices: the yardstick every score is measured from."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -18,18 +16,24 @@ class Uniform(AbstractAction):
     def init(self, obs_size: ObsSize, choices: AbstractSpace, key: Array) -> Nets:
         return ()
 
-    def new_episode(self, key: Array) -> Any:
+    def new_episode(self, key: Array) -> tuple[()]:
         return ()
 
-    def draw(self, key: Array, choices: AbstractSpace) -> Any:
+    def draw(self, key: Array, choices: AbstractSpace) -> Array:
         return choices.sample(key)
 
     def act(
-        self, nets: Nets, obs: Array, episode_state: Any, epsilon: Float[Array, ""], drawn: Any, choices: AbstractSpace
+        self,
+        nets: Nets,
+        obs: Array,
+        episode_state: tuple[()],
+        epsilon: Float[Array, ""],
+        drawn: Array,
+        choices: AbstractSpace,
     ) -> tuple[Array, Bool[Array, ""]]:
         return drawn, jnp.bool_(True)
 
-    def best(self, nets: Nets, obs: Array, drawn: Any, choices: AbstractSpace) -> Array:
+    def best(self, nets: Nets, obs: Array, drawn: Array, choices: AbstractSpace) -> Array:
         return drawn
 
     def value(self, nets: Nets, target: Nets, obs: Array, key: Array, choices: AbstractSpace) -> Float[Array, ""]:

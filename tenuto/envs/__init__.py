@@ -1,7 +1,7 @@
 """Environments: what the loop needs to know of one, and those that are compiled with the agent."""
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenuto.envs.base import AbstractEnv, AbstractSpec
@@ -15,7 +15,7 @@ __all__ = ["AbstractEnv", "AbstractSpec", "Chain", "Lava", "Pendulum"]
 _HOMES = {"AbstractEnv": "base", "AbstractSpec": "base", "Chain": "chain", "Lava": "lava", "Pendulum": "pendulum"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _HOMES:
         return getattr(importlib.import_module(f"tenuto.envs.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'tenuto.envs' has no attribute '{name}'")

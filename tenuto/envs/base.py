@@ -1,10 +1,9 @@
 """What the loop needs to know of an environment; and environments as pure functions, which the loop resets."""
 
 from abc import abstractmethod
-from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from tenuto.spaces import AbstractSpace
 from tenuto.types import ObsSize, TimeStep
@@ -16,7 +15,7 @@ class AbstractSpec(eqx.Module):
     @property
     @abstractmethod
     def actions(self) -> AbstractSpace:
-        """What the environment takes."""
+        """The actions that the environment takes."""
 
     @property
     @abstractmethod
@@ -26,7 +25,7 @@ class AbstractSpec(eqx.Module):
     @property
     @abstractmethod
     def places(self) -> int:
-        """How many places `place` tells apart."""
+        """The number of places that `place` distinguishes."""
 
     @property
     def frames(self) -> tuple[int, int]:
@@ -44,21 +43,21 @@ class AbstractSpec(eqx.Module):
         return False
 
     def pay(self, reward: Array) -> Array:
-        """What is learned from of a reward; returns are always of rewards as they come."""
+        """The reward as agents learn from it (clipped, say). Returns are sums of the original rewards."""
         return reward
 
     def view(self, before: Array, shown: Array, begins: Array) -> Array:
-        """The observation once the environment has shown this, `before` having been the last; `begins` says that an
-        episode begins with it."""
+        """The observation after the environment has shown `shown`, the last one having been `before`; `begins`: whether
+        an episode begins with it."""
         return shown
 
     def shown(self, obs: Array) -> Array:
-        """What the environment showed last of an observation."""
+        """The part of an observation that the environment showed last."""
         return obs
 
     @abstractmethod
-    def reset(self, key: Array) -> tuple[Any, Array]:
-        """A fresh state and its observation; blanks where the environment is outside of the program."""
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
+        """A new state and its observation; zeros where the environment is outside of the program."""
 
     @abstractmethod
     def features(self, obs: Array) -> Array:
@@ -66,7 +65,7 @@ class AbstractSpec(eqx.Module):
         a one-hot vector, or an image; replay keeps it in the environment's own small type."""
 
     @abstractmethod
-    def place(self, state: Any) -> Int[Array, ""]:
+    def place(self, state: PyTree) -> Int[Array, ""]:
         """Where the agent is, as a number below `places`: for coverage, never shown to the agent."""
 
 
@@ -92,5 +91,5 @@ class AbstractEnv(AbstractSpec):
         """No episode is longer: bounds the room that replay needs. Called outside compiled code."""
 
     @abstractmethod
-    def step(self, state: Any, action: Array, key: Array) -> tuple[Any, TimeStep]:
+    def step(self, state: PyTree, action: Array, key: Array) -> tuple[PyTree, TimeStep]:
         """The state after the action, and what is seen of it."""

@@ -194,7 +194,7 @@ def picture(letters: Sequence[str], shape: tuple[int, int]) -> UInt8[np.ndarray,
 
 
 def check(rows: Sequence[str], first_line: int = 1) -> None:
-    """Whether these rows are a map; if not, what to mend and where (lines are counted from `first_line`)."""
+    """Raise an error unless these rows are a map: it names what to correct, and the line, counted from `first_line`."""
     if not rows or not rows[0]:
         raise UserError("the map is empty: draw it with S (start), G (goal), # (lava) and . (free ground)")
     for number, row in enumerate(rows, first_line):
@@ -230,7 +230,7 @@ def read_map(path: Path) -> tuple[str, ...]:
 
 
 def rows_of(file: str) -> tuple[str, ...]:
-    """The rows of a map of one's own, if they make a map."""
+    """The rows of the map in this file, after a check that they are one."""
     if not file:
         raise UserError("--env lava: lacks a file: name a map, for example lava:my_map.txt")
     try:

@@ -6,7 +6,7 @@ import pkgutil
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tenuto.errors import UserError, unknown
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Listed(NamedTuple):
-    """A kind of environment. `make` is called with what the pattern's groups match; whole numbers as such."""
+    """A kind of environment. `make` is called with what the pattern's groups match, digits as whole numbers."""
 
     name: str  # as `tenuto list` shows it
     summary: str
@@ -87,7 +87,7 @@ ENVIRONMENTS = {kind.name: kind.summary for kind in LISTED} | {"ID": GYMNASIUM}
 EXAMPLES = tuple(example for kind in LISTED for example in kind.examples)
 
 
-def listed(name: str) -> tuple[Listed, tuple[Any, ...]] | None:
+def listed(name: str) -> tuple[Listed, tuple[str | int, ...]] | None:
     """The kind of environment this name belongs to, and what its pattern's groups match; None where it is not ours."""
     for kind in LISTED:
         if found := re.fullmatch(kind.pattern, name, re.DOTALL):
@@ -108,7 +108,7 @@ def family_name(name: str) -> str:
         raise UserError(f"unknown environment '{name}': there is no module '{module}' to import")
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
-        raise UserError(f"unknown environment '{name}': for a map of your own say lava:{file}")
+        raise UserError(f"unknown environment '{name}': for a map of your own use lava:{file}")
     import gymnasium  # the pure core does without it
 
     raise unknown("environment", name, EXAMPLES, more=gymnasium.registry)
@@ -117,7 +117,7 @@ def family_name(name: str) -> str:
 def make(name: str) -> "AbstractEnv":
     """The compiled environment of this name."""
     if not is_compiled(name):
-        family_name(name)  # says what is wrong with a name that nobody knows
+        family_name(name)  # raises the error for an unknown name
         raise UserError(f"'{name}' is not one of the compiled environments: known: {', '.join(EXAMPLES)}")
     return make_listed(name)  # type: ignore[return-value]
 
@@ -126,8 +126,8 @@ def make_listed(name: str) -> "AbstractSpec":
     """The environment of a name that is in the table."""
     found = listed(name)
     assert found is not None, name
-    kind, given = found
-    return pkgutil.resolve_name(kind.make)(*given)
+    kind, arguments = found
+    return pkgutil.resolve_name(kind.make)(*arguments)
 
 
 def is_compiled(names: str | Sequence[str]) -> bool:
@@ -137,12 +137,12 @@ def is_compiled(names: str | Sequence[str]) -> bool:
 
 
 def is_atari(name: str) -> bool:
-    """Whether the name is that of an Atari game; whether there is such a game is not asked."""
+    """Whether the name is that of an Atari game; it is not checked that the game exists."""
     return name.startswith("atari-")
 
 
 def is_file(name: str) -> bool:
-    """Whether the name is that of a map of one's own."""
+    """Whether the name is that of a map in a file."""
     return name.startswith("lava:")
 
 

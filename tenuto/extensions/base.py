@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tenuto.errors import UserError
 from tenuto.spaces import AbstractSpace
@@ -16,13 +16,13 @@ from tenuto.types import Nets, ObsSize, Span
 
 
 class Situation(NamedTuple):
-    """What an extension policy is told when a choice has been made."""
+    """What an extension policy knows when it picks the length of a choice."""
 
     obs: Array
     explored: Bool[Array, ""]  # whether the choice was exploratory
     lam: Float[Array, ""]
     epsilon: Float[Array, ""]
-    drawn: Any  # what its own `draw` gave for this step
+    drawn: PyTree  # what its own `draw` gave for this step
 
 
 class AbstractExtension(eqx.Module):
@@ -50,7 +50,7 @@ class AbstractExtension(eqx.Module):
         return False
 
     def with_max_length(self, longest: int) -> Self:
-        """The same policy with options of up to this length. Where that cannot be, the error says it of the agent."""
+        """The same policy with options of up to this length. An error continues a sentence that names the agent."""
         changed: Any = {"max_length": longest}
         return dataclasses.replace(self, **changed)
 
@@ -59,7 +59,7 @@ class AbstractExtension(eqx.Module):
         raise UserError("has no ensemble of option values: leave --heads out")
 
     def suits(self, actions: AbstractSpace) -> bool:
-        """Whether actions of this kind can be held by it."""
+        """Whether it can hold actions of this space."""
         return True
 
     @abstractmethod
@@ -71,7 +71,7 @@ class AbstractExtension(eqx.Module):
         """The choice whose value a span of this length, begun by this choice, is evidence for."""
 
     @abstractmethod
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> PyTree:
         """The randomness of one decision, drawn ahead (see `AbstractAction.draw`); `()` if none."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class AbstractLearnedExtension(AbstractExtension):
     def credit(self, choice: Array, length: Int[Array, ""], actions: AbstractSpace) -> Array:
         return choice
 
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> tuple[Array, ...]:
         if not self.epsilon_greedy:
             return ()
         k_coin, k_length = jax.random.split(key)
@@ -112,13 +112,13 @@ class AbstractLearnedExtension(AbstractExtension):
 
     @abstractmethod
     def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
-        """Fresh networks."""
+        """New networks."""
 
     @abstractmethod
     def best(
         self, nets: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:
-        """The length the policy holds best, without exploration."""
+        """The length the policy picks without exploration."""
 
     @abstractmethod
     def loss(self, nets: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> Loss:

@@ -1,7 +1,5 @@
 """FiGAR (Sharma et al., 2017): an actor that emits a distribution over lengths beside its action."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,7 @@ from tenuto.types import Nets
 class Figar(AbstractExtension):
     """The length is drawn from the actor's distribution, or from all lengths with probability epsilon.
 
-    A choice is an action with a distribution, so only what came of a whole option says what it is worth.
+    A choice is an action with a distribution, so only a whole option is evidence for its value.
     """
 
     max_length: int = eqx.field(static=True, default=4)
@@ -37,7 +35,7 @@ class Figar(AbstractExtension):
     def credit(self, choice: Array, length: Int[Array, ""], actions: Box) -> Array:
         return choice
 
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> tuple[Array, Array, Array]:
         k_coin, k_any, k_length = jax.random.split(key, 3)
         return (
             jax.random.uniform(k_coin),

@@ -6,7 +6,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ class Joint(AbstractExtension):
             return Discrete(actions.n * len(self.offered))
         return actions
 
-    def draw(self, key: Array) -> Any:
+    def draw(self, key: Array) -> tuple[()]:
         return ()
 
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:

@@ -27,11 +27,11 @@ class Uncertain(AbstractLearnedExtension):
     embed: int = eqx.field(static=True, default=0)
     after: tuple[int, ...] = eqx.field(static=True, default=(26, 26))
     error: str = eqx.field(static=True, default="huber")
-    keep: float = eqx.field(static=True, default=0.5)  # probability that a head heeds a sample
-    shared: tuple[int, ...] = eqx.field(static=True, default=())  # hidden layers of all heads, in place of own ones
+    keep: float = eqx.field(static=True, default=0.5)  # probability that a head learns from a sample
+    shared: tuple[int, ...] = eqx.field(static=True, default=())  # hidden layers that all heads share, if any
     epsilon_greedy: bool = eqx.field(static=True, default=False)
     init_weights: str = eqx.field(static=True, default="uniform")
-    one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share that of the choice
+    one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share the embedding of the choice
 
     def with_heads(self, heads: int) -> Self:
         return dataclasses.replace(self, heads=heads)

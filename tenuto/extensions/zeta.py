@@ -1,7 +1,7 @@
 """εz-greedy (Dabney et al., 2020): exploratory actions last zeta-distributed times, greedy ones a single step."""
 
 import dataclasses
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ class Zeta(AbstractExtension):
     """P(n) ∝ n^-mu, with all draws beyond `longest` cut to it; the action is held n + `extra` steps.
 
     `extra` is 1 in the authors' code and in Dabney et al.'s pseudo-code (play it, then n more times), 0 where
-    the length itself is said to be zeta-distributed.
+    the length itself is zeta-distributed.
     """
 
     mu: float = 1.25
@@ -50,8 +50,8 @@ class Zeta(AbstractExtension):
     def credit(self, choice: Array, length: Int[Array, ""], actions: AbstractSpace) -> Array:
         return choice
 
-    def draw(self, key: Array) -> Any:
-        """A length. The table below hangs on mu alone, so drawing ahead makes it once per lane."""
+    def draw(self, key: Array) -> Int[Array, ""]:
+        """A length. The table below depends on mu alone, so drawing ahead computes it once per lane."""
         mass = jnp.arange(1, self.longest) ** -self.mu / jax.scipy.special.zeta(self.mu, 1.0)
         n = 1 + (jax.random.uniform(key) >= jnp.cumsum(mass)).sum()
         return n + self.extra

@@ -23,7 +23,7 @@ SETTINGS = {
 }
 SCHEDULES = {"linear": "ε falls from 1 to 0.01 over the first 200,000 steps"}
 
-# How games are shown and played. The paper says frame skip, size and stack only: the rest is as released in `text`.
+# How games are shown and played. The paper gives only frame skip, size and stack: in `text` the rest is as released.
 PUBLISHED = {
     **{"all_actions": False, "brightest_of_two": False, "sticky": 0.25, "sticky_in_evaluation": 0.0},
     **{"idle_start": 120, "fire_start": True, "life_is_episode": True, "clip_rewards": False},

@@ -29,13 +29,13 @@ class Rhythm(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """Environments that share their settings. `assemble` gives a task, its environment as the setting plays it."""
+    """Environments that share their settings. `assemble` builds a task, its environment as the setting plays it."""
 
     name: str
     settings: Mapping[str, str]  # name and summary; the first is the default
     schedules: Mapping[str, str]  # of ε; the first is the default
-    budget: Budget  # where none is asked for
-    evaluation: Callable[[Budget], Rhythm]  # where nothing else is asked for
+    budget: Budget  # the default
+    evaluation: Callable[[Budget], Rhythm]  # the default
     assemble: Callable[[Any, Any, str, str, int], Task]  # (agent, environment, setting, schedule, amount of the budget)
 
     def task(self, agent: str | Agent, env: AbstractSpec, setting: str, schedule: str | None, budget: Budget) -> Task:
@@ -43,7 +43,7 @@ class Family:
         task = self.assemble(agent, env, setting, schedule or next(iter(self.schedules)), budget.amount)
         steps = budget.amount
         if budget.unit == EPISODES:
-            steps *= env.longest_episode()  # type: ignore[attr-defined]  # what counts episodes is compiled
+            steps *= env.longest_episode()  # type: ignore[attr-defined]  # only compiled environments have budgets in episodes
         # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
         grain = 1 << max(0, steps.bit_length() - 3)
         length: dict[str, Any] = {budget.unit: budget.amount, "most_steps": -(-steps // grain) * grain}
@@ -57,7 +57,7 @@ class Row:
     parts: Mapping[type, Mapping[str, Any]]
     plan: Mapping[str, Any]
     n_step: bool = True  # whether agents that can learn from n-step targets do
-    lam: float | None = None  # λ of agents for which it is constant, where it is not the catalogue's
+    lam: float | None = None  # the λ of agents with a constant one; None: that of the catalogue
 
     def adjust(self, agent: Agent, more: Mapping[type, Mapping[str, Any]]) -> Agent:
         """The agent with this row's fields on its parts, and with those in `more`, which depend on the environment."""

@@ -24,7 +24,7 @@ SCHEDULES = {"linear": "ε falls from 1 to 0.05 over the first fifth of the step
 EXPLORING = 0.2  # share of the steps over which ε falls
 CAPACITY = 10_000, 200_000  # least and most steps that replay holds,
 MEMORY = 400_000_000  # and bytes of a lane's observations in between
-WARMUP = 5000  # first steps, of random actions and lengths: a twentieth of a run, but no more than these
+WARMUP = 5000  # most first steps of random actions and lengths; they are a twentieth of the run if that is fewer
 HIDDEN = (128, 128)
 DISCRETE = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 64, "learn_every": 2}
 CONTINUOUS = {"gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "learn_every": 1}
@@ -43,7 +43,7 @@ ROW = Row(
 
 
 def assemble(agent: str | Agent, env: AbstractSpec, setting: str, schedule: str, steps: int) -> Task:
-    """An agent, ready to learn for so many steps. A composition keeps its parts as they are."""
+    """An agent, ready to learn for this number of steps. A composition keeps its parts as they are."""
     demand("setting", setting, SETTINGS, "environments of your own have only this one")
     demand("schedule", schedule, SCHEDULES, "environments of your own have only this one")
     whole = ROW.adjust(named(agent), {}) if isinstance(agent, str) else agent
@@ -51,7 +51,7 @@ def assemble(agent: str | Agent, env: AbstractSpec, setting: str, schedule: str,
 
 
 def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
-    """The plan of the standard setting for such an agent in such an environment."""
+    """The plan of the standard setting for this agent in this environment."""
     numbers: dict[str, Any] = dict(DISCRETE) | {
         "epsilon": linear(1.0, 0.05, EXPLORING * steps),
         "target": Periodic(500),
@@ -63,7 +63,7 @@ def standard_plan(agent: Agent, env: AbstractSpec, steps: int) -> Plan:
 
 
 def capacity_for(env: AbstractSpec) -> int:
-    """As many steps as a lane's share of memory holds: what is forgotten must be learned again."""
+    """The number of steps that fit a lane's share of memory: an agent unlearns what replay has dropped."""
     obs = jax.eval_shape(env.reset, jax.random.key(0))[1]
     stored = obs.size // obs.shape[-1] if env.screens else 2 * obs.size  # of each step
     return int(np.clip(MEMORY // max(1, stored * obs.dtype.itemsize), *CAPACITY))

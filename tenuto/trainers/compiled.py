@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from tenuto import hold, loop, recorded
 from tenuto.envs import AbstractEnv
@@ -21,7 +21,7 @@ from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import NEVER
 from tenuto.trainers import program
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, Evaluation, Running, State
-from tenuto.types import Event
+from tenuto.types import Event, Result, Tree
 
 EMPTY: Mapping[str, np.ndarray] = {}
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
@@ -47,7 +47,7 @@ def run(
         lanes, events = act(lanes, inputs)
         return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
 
-    def all_rounds(one_round: Callable[..., Any]) -> Callable[[Lane], tuple[Lane, Event]]:
+    def all_rounds(one_round: Callable[..., tuple[Lane, Event]]) -> Callable[[Lane], tuple[Lane, Event]]:
         return lambda lanes: jax.lax.scan(one_round, lanes, (clock, drawn))
 
     before = lanes.episode
@@ -80,11 +80,11 @@ def step_lane(task: Task, lane: Lane, t: Int[Array, ""], drawn: loop.Draws) -> t
 
 
 def make_train(task: Task) -> Callable[[Array], tuple[Networks, Chunk]]:
-    """One lane's whole training as a pure function of its random key, to `jax.jit` and `jax.vmap` as you like.
+    """One lane's whole training as a pure function of its random key, to be used with `jax.jit` and `jax.vmap`.
 
-    It gives what the lane has learned and a row per finished episode (`Chunk`). The plan says how long it trains:
-    `steps`, or `episodes` where those are not given. Nothing is written and nothing can be stopped: `tenuto.train` does
-    that, and gives the same for the same seeds, but for rounding.
+    It returns the lane's networks and a row per finished episode (`Chunk`). It trains for the plan's `steps`, or for
+    its `episodes` where those are not given. It writes no files and cannot be interrupted; `tenuto.train` does and can,
+    and gives the same results for the same seeds, except for rounding.
     """
     env, plan = compiled_env(task), task.plan
     every = plan.learn_every
@@ -115,7 +115,7 @@ def make_train(task: Task) -> Callable[[Array], tuple[Networks, Chunk]]:
 
 @partial(jax.jit, static_argnames=("episodes", "longest"))
 def evaluate(tasks: Task, lanes: Lane, keys: Array, t: Int[Array, ""], *, episodes: int, longest: int) -> Evaluation:
-    """Evaluate all lanes at clock t. By `keys`, the lanes' first, each has starts of its own, the same each time."""
+    """Evaluate all lanes at clock t. `keys` are the lanes' first: each lane has its own starts, the same each time."""
 
     def one_lane(task: Task, lane: Lane, key: Array) -> Evaluation:
         networks = loop.learned(task, lane)
@@ -173,7 +173,7 @@ class CompiledProgram:
     compiles again.
     """
 
-    def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[Any] | None = None):
+    def __init__(self, tasks: Sequence[Task], seeds: Sequence[int], devices: Sequence[jax.Device] | None = None):
         self._rows = program.padded_rows(len(tasks), MIN_LANES)
         stacked, keys = program.stacked(tasks, seeds, self._rows)
         self.lanes = len(tasks)
@@ -233,7 +233,7 @@ class CompiledProgram:
         parts = [program.networks(tasks, lanes) for tasks, (lanes, _) in each]
         return jax.tree.map(lambda *leaves: _join(leaves)[: self.lanes], *parts)
 
-    def state_shape(self) -> Any:
+    def state_shape(self) -> PyTree:
         """The shapes and types that a checkpoint of this program must have."""
         return program.state_shape(self._tasks[0], self._keys[0], self.lanes)
 
@@ -248,24 +248,24 @@ class CompiledProgram:
         return []
 
     def close(self) -> None:
-        """There are no environments outside to let go of."""
+        """There are no environments outside to close."""
 
-    def _on_each_device(self, function: Callable[..., Any], *shares: Sequence[Any]) -> list[Any]:
+    def _on_each_device(self, function: Callable[..., Result], *shares: Sequence[PyTree]) -> list[Result]:
         """Call for every device's share at once, in threads: the first call compiles for each device."""
         with ThreadPoolExecutor(len(self._devices)) as pool:
             return list(pool.map(function, *shares))
 
-    def _gather(self, parts: Sequence[Any]) -> Any:
+    def _gather(self, parts: Sequence[Tree]) -> Tree:
         """All devices' shares as one, without padding lanes, as NumPy arrays."""
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[: self.lanes], *jax.device_get(list(parts)))
 
-    def _place(self, tree: Any) -> list[Any]:
+    def _place(self, tree: Tree) -> list[Tree]:
         """Each device's share of the rows, on that device."""
         shares = [jax.tree.map(lambda x, share=share: x[share], tree) for share in self._shares]
         return [jax.device_put(share, device) for share, device in zip(shares, self._devices, strict=True)]
 
 
-def _join(parts: Sequence[Any]) -> Any:
+def _join(parts: Sequence[Array]) -> Array | np.ndarray:
     if jax.dtypes.issubdtype(parts[0].dtype, jax.dtypes.prng_key):
         data = np.concatenate([np.asarray(jax.random.key_data(p)) for p in parts])
         return jax.random.wrap_key_data(jnp.asarray(data))

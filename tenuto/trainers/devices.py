@@ -1,4 +1,4 @@
-"""How JAX is set up: by the command line, benchmarks and tests for good, by `tenuto.train` as long as it trains."""
+"""How JAX is set up: for the whole process by commands, benchmarks and tests, by `tenuto.train` while it trains."""
 
 import contextlib
 import os
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import jax
 
-# Cores work on lanes of their own: helping each other inside one small product only costs time. The other library for
-# products rounds differently for different numbers of lanes, and is no faster here.
+# Each core works on lanes of its own: sharing one small product among cores only costs time. XLA's other library for
+# products (YNNPACK) rounds differently for different numbers of lanes, and is no faster here.
 XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
 
 

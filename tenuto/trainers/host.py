@@ -4,19 +4,18 @@ One compiled call a step serves all lanes: it absorbs what the environments show
 chooses the next actions.
 
 With `overlap` the choice comes first and the update after it, while the environments are at work; where option values
-are learned and a round is long enough, the update comes in three parts, one a step. So actions are chosen by networks
+are learned and a round is long enough, the update comes in three parts, one per step. So actions are chosen by networks
 that are up to one update old. `interleave.py` uses the rest of the time: while one group of lanes waits for its
 environments, others use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from tenuto.envs.gym.vector import EVALUATING, TRAINING, AbstractVectorEnv, LaneError
 from tenuto.errors import UserError
@@ -27,6 +26,7 @@ from tenuto.trainers.devices import on_cpu
 from tenuto.trainers.host_evaluate import Evaluator, evaluate, finite_actions
 from tenuto.trainers.host_step import DeviceLanes, NextOption
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError, Evaluation, State, pad
+from tenuto.types import Result
 
 
 class HostProgram:
@@ -57,7 +57,7 @@ class HostProgram:
         self._open = open_envs
         self._envs = open_envs(self._seeds, TRAINING)
         self._evaluation_envs: AbstractVectorEnv | None = None
-        self._chosen: NextOption | None = None  # None where it has still to be chosen
+        self._chosen: NextOption | None = None  # None: still to be chosen
         self._cache, self._buffer, self._evaluation_buffer = CallCache(), HostBuffer(), HostBuffer()
         self._updated: int | None = None  # the step at which an environment failed after the update made there
         self.t = 0
@@ -110,7 +110,7 @@ class HostProgram:
         # Any other error comes from a call that has donated the lanes' memory: there are no lanes left to go on with.
         events.append(lanes.events())
         self._lanes, chosen = lanes.lanes()
-        # Without overlap it is chosen again, as it is after a resume: so both give the same bits.
+        # Without overlap the options are chosen again, as after a resume: so both give the same bits.
         self._chosen = chosen if self._overlap else None
         if failure is not None:
             raise failure
@@ -141,8 +141,8 @@ class HostProgram:
         networks = program.networks(self._tasks, self._lanes)
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_FOLD), self.t))(self._keys)
         evaluator = Evaluator(self._tasks, networks, self._lanes.obs, keys, self._cache, self._evaluation_buffer)
-        given = evaluator, self._evaluation_envs, self._rows, self._idle, self.t, episodes
-        found = self._checked(partial(evaluate, *given, stacks=self._tasks.env.screens, stop=stop))
+        arguments = evaluator, self._evaluation_envs, self._rows, self._idle, self.t, episodes
+        found = self._checked(partial(evaluate, *arguments, stacks=self._tasks.env.screens, stop=stop))
         if found is None:
             return None
         return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
@@ -159,7 +159,7 @@ class HostProgram:
         """What each lane has learned, without what only training needs."""
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], program.networks(self._tasks, self._lanes))
 
-    def state_shape(self) -> Any:
+    def state_shape(self) -> PyTree:
         """The shapes and types that a checkpoint of this program must have."""
         return program.state_shape(self._tasks, self._keys, self.lanes)
 
@@ -184,21 +184,21 @@ class HostProgram:
         self._running = jax.tree.map(lambda x: jnp.where(kept, x, 0), self._running)
         lost = (self._first_lane + np.flatnonzero(~same)).tolist()
         return [
-            f"step {t}: the environment's state could not be brought back in lane {lane}: its episode begins anew"
+            f"step {t}: the environment's state could not be brought back in lane {lane}: it begins a new episode"
             for lane in lost
         ]
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
         for envs in (self._envs, self._evaluation_envs):
             if envs is not None:
                 envs.close()
 
-    def _checked(self, call: Callable[[], Any]) -> Any:
-        """The result of a call to environments; if one fails, the error says in which lane and at which step."""
+    def _checked(self, call: Callable[[], Result]) -> Result:
+        """The result of a call to environments; if one fails, the error names the lane and the step."""
         try:
             return call()
-        except LaneError as trouble:
-            lane = trouble.lane
+        except LaneError as problem:
+            lane = problem.lane
             where = "" if lane is None else f"lane {self._first_lane + lane} (seed {self._seeds[lane]}), "
-            raise EnvError(f"{where}step {self.t}: {trouble.what}") from trouble.__cause__
+            raise EnvError(f"{where}step {self.t}: {problem.what}") from problem.__cause__

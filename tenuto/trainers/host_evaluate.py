@@ -20,9 +20,9 @@ from tenuto.types import Option
 class Observed(NamedTuple):
     """What the evaluated lanes see before a step, lane by lane."""
 
-    shown: Any
-    begins: Any  # whether an episode begins with it
-    clock: Any  # steps of the evaluation so far, the same for all
+    shown: np.ndarray
+    begins: np.ndarray  # whether an episode begins with it
+    clock: np.ndarray  # steps of the evaluation so far, the same for all
 
 
 class Shapes(NamedTuple):
@@ -32,23 +32,23 @@ class Shapes(NamedTuple):
 
 
 def compiled_calls(shapes: Shapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """To update observations by what is seen, and to decide by them."""
+    """Two calls: to update observations by what was seen, and to update them and decide."""
 
-    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Observed]:
+    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Array]:
         task, seen = shapes.tasks.unpack(tasks), read_buffer(written, len(obs), shapes.seen)
-        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen
+        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen.clock
 
     def view(obs: Array, tasks: Leaves, written: Array) -> Array:
         return viewed(obs, tasks, written)[0]
 
     def decide(obs: Array, tasks: Leaves, written: Array, networks: Leaves, keys: Array) -> tuple[Array, Array, Array]:
-        obs, task, seen = viewed(obs, tasks, written)
+        obs, task, clock = viewed(obs, tasks, written)
 
         def one(task: Task, networks: Networks, obs: Array, key: Array, clock: Array) -> Option:
             return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
         best = shapes.networks.unpack(networks)
-        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), seen.clock)
+        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), clock)
         return obs, to_host(option.action), to_host(option.length)
 
     return tuple(jit_in_place(function, donate_argnums=0) for function in (view, decide))  # type: ignore[return-value]
@@ -67,18 +67,19 @@ class Evaluator:
 
     def view(self, seen: Observed) -> None:
         """Update the observations."""
-        written, (view, _) = self._given(seen)
+        written, (view, _) = self._prepare(seen)
         self._obs = self._cache.launch(view, self._obs, self._tasks, written)
-        self._obs.block_until_ready()  # it has read what is written over next
+        self._obs.block_until_ready()  # the device has read the buffer, which is overwritten next
 
     def decide(self, seen: Observed) -> tuple[Array, Array]:
-        """Update the observations; every lane's best action by them, and for how long."""
-        written, (_, decide) = self._given(seen)
-        given = self._tasks, written, self._networks, self._keys
-        self._obs, action, length = self._cache.launch(decide, self._obs, *given)
+        """Update the observations; every lane's best action, and its length."""
+        written, (_, decide) = self._prepare(seen)
+        inputs = self._tasks, written, self._networks, self._keys
+        self._obs, action, length = self._cache.launch(decide, self._obs, *inputs)
         return action, length
 
-    def _given(self, seen: Observed) -> tuple[Array, Any]:
+    def _prepare(self, seen: Observed) -> tuple[Array, tuple[Callable[..., Any], Callable[..., Any]]]:
+        """What was seen as the device reads it, and the compiled calls."""
         return self._buffer.write(seen), self._cache.get(compiled_calls, Shapes(*self._layouts, Layout.of(seen)))
 
 
@@ -86,7 +87,7 @@ def evaluate(
     evaluator: Evaluator,
     envs: AbstractVectorEnv,
     rows: np.ndarray,
-    idle: Any,
+    idle: Array,
     t: int,
     episodes: int,
     *,
@@ -128,7 +129,7 @@ def evaluate(
     return returns, steps, decisions
 
 
-def finite_actions(actions: Any, lanes: int, idle: Any) -> np.ndarray:
+def finite_actions(actions: Array | np.ndarray, lanes: int, idle: Array) -> np.ndarray:
     """The actions of the lanes, without padding. Those of a diverged lane are replaced, so that the others go on."""
     mine = np.asarray(actions)[:lanes]
     return np.where(np.isfinite(mine), mine, idle) if mine.dtype.kind == "f" else mine

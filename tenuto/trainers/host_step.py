@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, PyTreeDef
 
 from tenuto import loop, recorded
 from tenuto.envs.gym.vector import Observed
@@ -31,13 +31,13 @@ from tenuto.trainers.buffers import (
     to_host,
 )
 from tenuto.trainers.program import Chunk, Running
-from tenuto.types import Event, Option, TimeStep
+from tenuto.types import Event, Nets, Option, TimeStep
 
-Clock = Any  # a 32-bit whole number; NumPy's, because making one of JAX's takes as long as a small network
+Clock = Array  # a 32-bit whole number; callers pass NumPy's: making one of JAX's takes as long as a small network
 STEPS_AHEAD = 512  # steps whose randomness is drawn at a time, and whose events are gathered on the device
 LARGE_MATRIX = 100_000  # numbers of a matrix that is copied in the plan's precision
 WORD = np.dtype(np.uint32)  # of a packed event
-UPDATE_PARTS = 3  # of an update that is launched in parts, one a step
+UPDATE_PARTS = 3  # of an update that is launched in parts, one per step
 ACTING = ("action", "extension")  # the parts of a brain that act
 STATE, TASKS = "state", "tasks"
 
@@ -59,7 +59,7 @@ def draw_ahead(tasks: Task, keys: Array, t: Clock) -> Draws:
 
 @jax.jit
 def choose(tasks: Task, lanes: Lane, t: Clock, drawn: Draws) -> NextOption:
-    """What every lane does at clock t. The lanes themselves stay as they are between steps."""
+    """The option that every lane follows at clock t. The lanes themselves stay as they are between steps."""
 
     def one(task: Task, lane: Lane, drawn: Draws) -> NextOption:
         lane, decided = loop.choose(task, lane, t, drawn)
@@ -95,12 +95,12 @@ def pack_actions(option: Option) -> Array:
 
 
 class StepShapes(NamedTuple):
-    """The structures of what a step takes: for each there are compiled calls."""
+    """The structures of a step's arguments; each combination has its own compiled calls."""
 
     layouts: tuple[tuple[str, Layout], ...]  # of tasks, of lanes and their options, of each part of their brains
-    drawn: Any
+    drawn: PyTreeDef
     seen: Layout
-    event: Any
+    event: PyTreeDef
     copied: tuple[tuple[int, ...], ...]  # for each acting part, which leaves have a copy in lower precision
     in_parts: bool  # whether updates are launched in parts
 
@@ -116,7 +116,7 @@ class UpdateCall(NamedTuple):
 class StepCalls:
     """What is compiled for a step and for an update, over bare leaves.
 
-    Keys come as bare numbers, and randomness for many steps at a time: both take time to pass. All that changes is
+    Keys are passed as bare numbers, and randomness for many steps at a time, which is faster. All that changes is
     donated and updated in place, because a GPU replays a CUDA graph only if all arrays keep their addresses.
     """
 
@@ -138,7 +138,7 @@ class StepCalls:
             )
 
     def _lanes(self, state: Leaves, brain: dict[str, Leaves], keys: Array | None) -> tuple[Lane, NextOption]:
-        """The lanes that these leaves are of; without what is not among them."""
+        """The lanes that these leaves belong to; parts of the brain that are not given are left empty."""
         moving, chosen = self._layouts[STATE].unpack(state)
         parts: Any = {name: self._layouts[name].unpack(brain[name]) if name in brain else () for name in Brain._fields}
         key: Any = jax.random.wrap_key_data(keys) if keys is not None else ()
@@ -170,16 +170,16 @@ class StepCalls:
         state = self._layouts[STATE].pack((_moving(lanes), chosen))
         return state, clock + 1, events, self._brain(lanes, Brain._fields if learn else ()), actions
 
-    def _step(self, state: Leaves, clock: Array, events: Array, brain: dict[str, Leaves], *given: Any) -> Any:
-        state, clock, events, _, actions = self._step_and_learn(state, clock, events, brain, None, *given)
+    def _step(self, state: Leaves, clock: Array, events: Array, brain: dict[str, Leaves], *inputs: Any) -> tuple:
+        state, clock, events, _, actions = self._step_and_learn(state, clock, events, brain, None, *inputs)
         return state, clock, events, actions
 
     def _copies(self, brain: dict[str, Leaves]) -> dict[str, Leaves]:
-        """In lower precision, of what acts in it."""
+        """Copies in lower precision of the large matrices of the acting parts."""
         indices = zip(ACTING, self._shapes.copied, strict=True)
         return {name: [brain[name][i].astype(jnp.bfloat16) for i in which] for name, which in indices if name in brain}
 
-    def _update(self, learn: Any, writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> UpdateCall:
+    def _update(self, learn: Callable[..., Lane], writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> UpdateCall:
         @partial(jit_in_place, donate_argnames=("brain", "copies"))
         def update(
             state: Leaves,
@@ -190,12 +190,12 @@ class StepCalls:
             other_copies: dict[str, Leaves],
             keys: Array,
             tasks: Leaves,
-        ) -> Any:
+        ) -> tuple[dict[str, Leaves], dict[str, Leaves]]:
             task, whole = self._layouts[TASKS].unpack(tasks), brain | others
             lanes, _ = self._lanes(state, whole, keys)
             copy, _ = self._lanes(state, with_copies(whole, copies | other_copies, self._shapes.copied), None)
-            taught = self._brain(jax.vmap(learn, (0, 0, None, 0))(task, lanes, clock, copy.brain), writes)
-            return taught, self._copies(taught)
+            learned = self._brain(jax.vmap(learn, (0, 0, None, 0))(task, lanes, clock, copy.brain), writes)
+            return learned, self._copies(learned)
 
         return UpdateCall(update, writes, reads)
 
@@ -212,14 +212,14 @@ def with_copies(
 
 
 def _moving(lanes: Lane) -> Lane:
-    """What a step changes. The rest is not passed back and forth; nor are keys, which never change."""
+    """What a step changes. The rest is not passed back and forth: keys never change, and brains only in updates."""
     return lanes._replace(step_key=(), learn_key=(), brain=())  # type: ignore[arg-type]
 
 
 def in_lower_precision(tasks: Task, brain: Brain) -> Brain:
-    """Of each leaf, whether it is a large matrix that is multiplied in bfloat16."""
-    lower, answers = tasks.plan.dtype == jnp.bfloat16, last_layers((brain.action, brain.extension))
-    in_float32 = set(map(id, answers))
+    """For each leaf, whether it is a large matrix that is multiplied in bfloat16."""
+    lower = tasks.plan.dtype == jnp.bfloat16
+    in_float32 = set(map(id, last_layers((brain.action, brain.extension))))
     return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE_MATRIX and id(x) not in in_float32, brain)
 
 
@@ -260,24 +260,24 @@ class DeviceLanes:
         event = jax.tree.leaves(recorded.event_dtypes())
         self._events = to_device(np.zeros((STEPS_AHEAD, len(event), len(lanes.lam)), WORD))
         self._calls: StepCalls | None = None
-        self._part = 0  # of an update, that comes next
-        self._update_asked = False  # whether the first part was asked for before there was anything compiled
+        self._part = 0  # the part of an update that comes next
+        self._update_requested = False  # whether the first part was requested before the calls were compiled
         self.just_updated = False  # whether an update or a part of one was made since the last step
 
     def step(self, shown: Observed, learn: bool) -> None:
-        """Absorb a step and choose for the next one; with an update between the two, if it is to learn."""
+        """Absorb a step and choose for the next one; with `learn`, an update comes between the two."""
         if self._calls is None:
             shapes = self._shapes(shown)
             self._calls, self._copied = self._cache.get(StepCalls, shapes), shapes.copied
             self._make_copies(self._calls)
-            if self._update_asked:
+            if self._update_requested:
                 self.update(0)
-        state, given = (self._state, self._clock, self._events), (self._tasks, self._drawn, self._buffer.write(shown))
+        state, inputs = (self._state, self._clock, self._events), (self._tasks, self._drawn, self._buffer.write(shown))
         if not learn:
-            *state, self._actions = self._cache.launch(self._calls.step, *state, self._acting, *given)
+            *state, self._actions = self._cache.launch(self._calls.step, *state, self._acting, *inputs)
         else:
             call = self._calls.step_and_learn
-            *state, self._brain, self._actions = self._cache.launch(call, *state, self._brain, self._keys, *given)
+            *state, self._brain, self._actions = self._cache.launch(call, *state, self._brain, self._keys, *inputs)
             self._make_copies(self._calls)
         self._state, self._clock, self._events = state
         self.just_updated = False
@@ -296,7 +296,7 @@ class DeviceLanes:
         """Launch one part of an update; ignored if out of turn. Before the first step shapes are unknown, so that the
         request is only remembered."""
         if self._calls is None:
-            self._update_asked = part == 0
+            self._update_requested = part == 0
             return
         if part != self._part:
             return
@@ -305,8 +305,8 @@ class DeviceLanes:
         parts = [{name: self._brain[name] for name in names} for names in (writes, reads)]
         copied = [{name: self._copies[name] for name in ACTING if name in names} for names in (writes, reads)]
         state = self._state, self._clock
-        taught, copies = self._cache.launch(call, *state, *parts, *copied, self._keys, self._tasks)
-        self._brain |= taught
+        learned, copies = self._cache.launch(call, *state, *parts, *copied, self._keys, self._tasks)
+        self._brain |= learned
         self._copies |= copies
         self._act_by_copies()
 
@@ -327,7 +327,7 @@ class DeviceLanes:
         self._drawn = jax.tree.leaves(draw_ahead(self._task, self._before.step_key, np.int32(t)))
 
     def lanes(self) -> tuple[Lane, NextOption]:
-        """The lanes as they are now, and what they do next. An update that was begun is finished first."""
+        """The lanes as they are now, and their next options. An update that was begun is finished first."""
         while self.within_update:
             self.update(self._part)
         moving, chosen = self._layouts[STATE].unpack(self._state)
@@ -335,8 +335,8 @@ class DeviceLanes:
         keys = {"step_key": self._before.step_key, "learn_key": self._before.learn_key}
         return moving._replace(brain=Brain(**parts), **keys), chosen
 
-    def _blank_gradient(self, brain: Brain) -> Any:
-        """Room for the gradient of the option values' loss, between the parts of an update."""
+    def _blank_gradient(self, brain: Brain) -> Nets:
+        """Zeros, to hold the gradient of the option values' loss, between the parts of an update."""
         nets, lower = loop.option_networks(self._task, brain), loop.option_networks(self._task, self._lower)
         zeros = jax.tree.map(lambda x, is_lower: jnp.zeros(x.shape, jnp.bfloat16 if is_lower else x.dtype), nets, lower)
         return to_device(zeros)
@@ -404,7 +404,7 @@ def restart(tasks: Task, lanes: Lane, shown: Array, t: Clock) -> Lane:
 
 @partial(jax.jit, static_argnames=("rows", "J"))
 def summarise(
-    tasks: Task, lanes: Lane, running: Running, events: Event, before: Any, t: Clock, *, rows: int, J: int
+    tasks: Task, lanes: Lane, running: Running, events: Event, before: Array, t: Clock, *, rows: int, J: int
 ) -> tuple[Running, Chunk]:
     """A chunk's events (steps, lanes) as records."""
     count = partial(program.summarise, rows=rows, J=J, places=1)

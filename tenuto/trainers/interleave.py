@@ -5,20 +5,20 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from tenuto.envs.gym.vector import AbstractVectorEnv
 from tenuto.loop import Networks, Task
 from tenuto.trainers.devices import on_cpu
 from tenuto.trainers.host import HostProgram
 from tenuto.trainers.program import Chunk, EnvError, Evaluation, OutOfStepError, Program, State, with_lanes
+from tenuto.types import Result, Tree
 
-# (lanes, groups): from so many lanes on there are so many groups, on a GPU. One group is best with 7 lanes and two with
-# 28; with 14 both are as fast.
+# (least lanes, groups) on a GPU. One group is best with 7 lanes and two with 28; with 14 both are equally fast.
 GROUPS = ((16, 2), (1, 1))
 
 
@@ -51,7 +51,7 @@ class Interleaved:
 
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Train for some rounds, fewer if asked to stop."""
-        goal: list[int] = []  # the step at which all groups stop, once asked to: ahead of the foremost
+        goal: list[int] = []  # the step at which all groups stop, once asked to: no group has passed it yet
         lock = threading.Lock()
 
         def stop_there(group: HostProgram) -> bool:
@@ -66,7 +66,7 @@ class Interleaved:
             raise OutOfStepError(str(failure)) from failure
         return _joined(_equally_wide(chunks))
 
-    def _each(self, do: Callable[[HostProgram], Any]) -> list[Any]:
+    def _each(self, do: Callable[[HostProgram], Result]) -> list[Result]:
         """Each group's result: in parallel on a GPU; one after the other on a CPU, which has no idle time."""
         at_a_time = 1 if on_cpu() else len(self._groups)
         with ThreadPoolExecutor(at_a_time) as pool:
@@ -79,22 +79,22 @@ class Interleaved:
         return _joined(found) if len(found) == len(each) else None
 
     def state(self) -> State:
-        """All lanes' state, for a checkpoint. Groups leave the device one at a time: it may have no room for copies."""
+        """All lanes' state, for a checkpoint. Groups leave the device one at a time: it may lack memory for copies."""
         parts = [jax.device_put(group.state(), jax.local_devices(backend="cpu")[0]) for group in self._groups]
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
 
     def journal(self) -> dict[str, np.ndarray]:
-        """How often games were restarted, which all groups have in common: so a run can go on in other groups."""
+        """How often games were restarted. All groups have it in common, so that a run can go on in other groups."""
         return self._groups[0].journal()
 
     def networks(self) -> Networks:
         return _joined([group.networks() for group in self._groups])
 
-    def state_shape(self) -> Any:
+    def state_shape(self) -> PyTree:
         return with_lanes(self._groups[0].state_shape(), self.lanes)
 
     def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
-        """Go on from a checkpoint made at step t. The notes returned say what could not be brought back."""
+        """Go on from a checkpoint made at step t. The notes returned name what could not be restored."""
         begun, notes = 0, []
         for group in self._groups:
             share = slice(begun, begun + group.lanes)
@@ -121,7 +121,7 @@ def in_groups(
 
 
 def _equally_wide(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """The chunks with as many rows for episodes in each as the longest has."""
+    """The chunks, each with as many rows for episodes as the longest one has."""
     most = max(column.shape[1] for chunk in chunks for column in chunk.episodes.values())
 
     def wide(column: np.ndarray) -> np.ndarray:
@@ -130,5 +130,5 @@ def _equally_wide(chunks: Sequence[Chunk]) -> list[Chunk]:
     return [chunk._replace(episodes=jax.tree.map(wide, chunk.episodes)) for chunk in chunks]
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _joined(parts: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

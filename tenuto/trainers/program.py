@@ -1,4 +1,4 @@
-"""What all trainers share: the protocol they follow, what leaves them, and what they do with lanes before and after.
+"""What all trainers share: their protocol, their results, and the preparation and summary of lanes.
 
 A trainer takes tasks and seeds, one of each per lane, and hands out a `Chunk` after some rounds of training. A round is
 `learn_every` environment steps of every lane, then one update of every lane. The clock `t` counts the steps of a lane
@@ -6,21 +6,21 @@ and is shared by all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tenuto import loop, recorded
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import Plan
-from tenuto.types import Event
+from tenuto.types import Event, Tree
 
 STAGES = 50  # equal parts of a run: lengths and visits are counted in each
-MIN_LANES = 3  # in one program: XLA compiles batches of one and two to other arithmetic
+MIN_LANES = 3  # of one program: XLA compiles batches of one and two to other arithmetic
 EVALUATION_FOLD = 100  # folded into a lane's first key; its other uses are numbered from 0
 
 Running = dict[str, Array]
@@ -31,9 +31,9 @@ State = tuple[Lane, Running]
 
 
 class Chunk(NamedTuple):
-    """What some rounds leave: a row per finished episode, and counts. Rows past `finished` mean nothing.
+    """What some rounds leave: a row per finished episode, and counts. Rows past `finished` are meaningless.
 
-    What a lane does after its last episode (`Plan.episodes`), while others go on, is in none of them.
+    Steps of a lane after its last episode (`Plan.episodes`), while others go on, are in none of them.
     """
 
     finished: Int[Array, " lanes"]
@@ -79,11 +79,11 @@ class Program(Protocol):
         """Put every lane before its first step."""
 
     def advance(self, rounds: int, stop: Callable[[], bool] = ...) -> Chunk:
-        """Train for some rounds and return all lanes' records of them, as NumPy arrays. The chunk may be shorter: where
-        `stop` says so, or where the trainer has a reason of its own."""
+        """Train for some rounds and return all lanes' records of them, as NumPy arrays. The chunk may be shorter: if
+        `stop` returns True, or where the trainer has a reason of its own."""
 
     def evaluate(self, episodes: int, stop: Callable[[], bool] = ...) -> Evaluation | None:
-        """Play some episodes by every lane's present networks, without exploration; None if `stop` said so."""
+        """Play some episodes by every lane's present networks, without exploration; None if `stop` returned True."""
 
     def state(self) -> State:
         """All lanes, for a checkpoint."""
@@ -94,14 +94,14 @@ class Program(Protocol):
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
 
-    def state_shape(self) -> Any:
+    def state_shape(self) -> PyTree:
         """The shapes and types of `state`."""
 
     def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
-        """Go on from a checkpoint made at step t. The notes returned say what could not be brought back."""
+        """Go on from a checkpoint made at step t. The notes returned name what could not be restored."""
 
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
 
 
 def padded_rows(lanes: int, least: int) -> np.ndarray:
@@ -110,7 +110,7 @@ def padded_rows(lanes: int, least: int) -> np.ndarray:
     return np.asarray([*range(lanes), *[0] * (least - lanes)])
 
 
-def pad(rows: np.ndarray, tree: Any) -> Any:
+def pad(rows: np.ndarray, tree: Tree) -> Tree:
     """Arrays of the lanes as arrays of these rows."""
     return jax.tree.map(lambda x: x if len(x) == len(rows) else x[rows], tree)
 
@@ -119,8 +119,8 @@ def stacked(tasks: Sequence[Task], seeds: Sequence[int], rows: np.ndarray) -> tu
     """The tasks of these rows as one with a lane axis, in NumPy, and a key for each."""
     if not tasks or len(tasks) != len(seeds):
         raise UserError(f"each task needs a seed, and there must be one at least: {len(tasks)}, {len(seeds)} given")
-    together = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *(tasks[i] for i in rows))
-    return together, jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[rows])
+    joint = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *(tasks[i] for i in rows))
+    return joint, jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32)[rows])
 
 
 @jax.jit
@@ -130,12 +130,12 @@ def start(tasks: Task, keys: Array) -> State:
     return lanes, {column.name: jnp.zeros(len(keys), column.dtype) for column in recorded.summed()}
 
 
-def state_shape(tasks: Task, keys: Array, lanes: int) -> Any:
+def state_shape(tasks: Task, keys: Array, lanes: int) -> PyTree:
     """The shapes and types of the state of `lanes` lanes of this structure."""
     return with_lanes(jax.eval_shape(start, tasks, keys), lanes)
 
 
-def with_lanes(shape: Any, lanes: int) -> Any:
+def with_lanes(shape: Tree, lanes: int) -> Tree:
     """The shapes with another number of lanes."""
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct((lanes, *x.shape[1:]), x.dtype), shape)
 
@@ -148,8 +148,8 @@ def networks(tasks: Task, lanes: Lane) -> Networks:
 def finite(lanes: Lane) -> Bool[Array, " lanes"]:
     """Which lanes hold only finite parameters."""
     leaves = jax.tree.leaves((lanes.brain.action, lanes.brain.extension))
-    verdicts = [jnp.isfinite(x).reshape(len(lanes.episode), -1).all(1) for x in leaves]
-    return jnp.stack([jnp.ones(len(lanes.episode), bool), *verdicts]).all(0)
+    each = [jnp.isfinite(x).reshape(len(lanes.episode), -1).all(1) for x in leaves]
+    return jnp.stack([jnp.ones(len(lanes.episode), bool), *each]).all(0)
 
 
 def summarise(

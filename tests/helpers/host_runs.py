@@ -80,7 +80,7 @@ TASK = job_of().tasks[0]
 
 
 class Opened(NamedTuple):
-    """A program, and the environments it opened for training and for judging."""
+    """A program, and the environments it opened for training and for evaluation."""
 
     program: host.HostProgram
     envs: dict[int, list[Any]]

@@ -1,27 +1,28 @@
 """Atari 2600 games: ale-py's emulators, one per lane, stepped by threads of their own.
 
 The emulators show single screens; stacks of them are made on the device (`Atari.view`), where replay keeps each screen
-once. What ale-py leaves to its defaults is said here, option by option: its vector and its single environments differ
-in them, and so does what was published.
+once. Every option of ale-py is given here and none left to its default: the defaults differ between its vector and its
+single environments, and so do published settings.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
 import gymnasium
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Int, PyTree
 
 from tenuto.envs.base import AbstractSpec
 from tenuto.envs.gym.vector import EVALUATING, AbstractUnsaved, LaneError, Observed, episode_seed
 from tenuto.errors import UserError, unknown
 from tenuto.spaces import AbstractSpace, Discrete
-from tenuto.types import ObsSize
+from tenuto.types import ObsSize, Result
 
 GAME = 100_000  # steps of a game whose lives are episodes
 SECOND = 1  # folded into the seed of a lane's second emulator
@@ -29,7 +30,7 @@ ACTIONS = [np.asarray([action], np.int32) for action in range(18)]  # as ale-py 
 FULL = np.ones(1, np.float32)  # with the strength of a paddle's turn, which no joystick has
 
 
-def _ale() -> Any:
+def _ale() -> ModuleType:
     try:
         import ale_py
     except ImportError:
@@ -57,10 +58,11 @@ def _num_actions(game: str, full: bool) -> int:
 
 
 class Atari(AbstractSpec):
-    """A game and how it is shown and played. What is not said is as Machado et al. (2018) recommend."""
+    """A game and how it is shown and played. The defaults are what Machado et al. (2018) recommend."""
 
     game: str = eqx.field(static=True)
-    num_actions: int = eqx.field(static=True, default=0)  # found out where it is not said
+    num_actions: int = eqx.field(static=True, default=0)  # 0: as many as the game has
+    _: dataclasses.KW_ONLY
     all_actions: bool = eqx.field(static=True, default=True)  # all 18 of the joystick, or those that do something
     frame_skip: int = eqx.field(static=True, default=4)  # frames of the emulator that one step plays
     brightest_of_two: bool = eqx.field(static=True, default=True)  # whether a screen is the last two frames' maximum
@@ -68,21 +70,15 @@ class Atari(AbstractSpec):
     depth: int = eqx.field(static=True, default=4)  # screens in an observation
     sticky: float = eqx.field(static=True, default=0.25)  # probability per frame that the last action goes on
     sticky_in_evaluation: float = eqx.field(static=True, default=0.25)
-    idle_start: int = eqx.field(static=True, default=0)  # at a game's start, fewer than so many frames go by,
+    idle_start: int = eqx.field(static=True, default=0)  # a game starts with a random number of idle frames below this,
     fire_start: bool = eqx.field(static=True, default=False)  # the last with the fire button pressed, if it is used
     life_is_episode: bool = eqx.field(static=True, default=False)  # episodes end with a life; the game goes on
     clip_rewards: bool = eqx.field(static=True, default=True)  # learn from signs of rewards; returns are of the score
     longest: int = eqx.field(static=True, default=27_000)  # steps of an episode
     scale: float = 1 / 255  # what networks read of a pixel's 0..255
 
-    def __init__(self, game: str, num_actions: int = 0, **options: Any):
-        fields = {name: field.default for name, field in self.__dataclass_fields__.items()}
-        if unknown_ones := set(options) - set(fields):
-            raise TypeError(f"no such options of an Atari game: {', '.join(sorted(unknown_ones))}")
-        for name, value in (fields | options).items():
-            setattr(self, name, value)
-        self.game = game
-        self.num_actions = num_actions or _num_actions(game, self.all_actions)
+    def __post_init__(self) -> None:
+        self.num_actions = self.num_actions or _num_actions(self.game, self.all_actions)
 
     @property
     def words(self) -> str:
@@ -114,13 +110,13 @@ class Atari(AbstractSpec):
     def frames(self) -> tuple[int, int]:
         return self.frame_skip, self.frame_skip
 
-    def reset(self, key: Array) -> tuple[Any, Array]:
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
         return (), jnp.zeros((self.side, self.side, self.depth), jnp.uint8)
 
     def features(self, obs: Array) -> Array:
         return obs.astype(jnp.float32) * self.scale
 
-    def place(self, state: Any) -> Int[Array, ""]:
+    def place(self, state: PyTree) -> Int[Array, ""]:
         return jnp.int32(0)
 
     def pay(self, reward: Array) -> Array:
@@ -136,7 +132,7 @@ class Atari(AbstractSpec):
 
 
 def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
-    """Every option of ale-py's vector environment, for training or judging."""
+    """Every option of ale-py's vector environment, for training or evaluation."""
     return {
         "frameskip": spec.frame_skip,
         "maxpool": spec.brightest_of_two,
@@ -151,28 +147,33 @@ def emulation(spec: Atari, purpose: int) -> dict[str, Any]:
         "use_fire_reset": spec.fire_start,
         "episodic_life": False,  # ale-py would begin a new game; lives are watched here instead
         "life_loss_info": False,
-        "reward_clipping": False,  # scores are recorded; what is learned from them is the loop's affair
+        "reward_clipping": False,  # scores are recorded; the loop clips what is learned from (`Atari.pay`)
         "max_num_frames_per_episode": (GAME if spec.life_is_episode else spec.longest) * spec.frame_skip,
         "autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP,
     }
 
 
+Emulator = Any  # ale-py's vector environment, of one game; it has no types
+Info = dict[str, np.ndarray]
+NextGame = Callable[[], tuple[Emulator, tuple[Any, ...]]]  # waits for a game: its emulator, and what that returned
+
+
 class Pair:
     """A lane's emulator, and a second one, which gets the next game ready while the first one plays: a game's start
-    takes as long as a dozen steps, for which all lanes would have to wait. The second is made when a game ends first.
+    takes as long as a dozen steps, for which all lanes would have to wait. The second is made at the first game's end.
     """
 
     def __init__(self, spec: Atari, purpose: int):
         from ale_py.vector_env import AtariVectorEnv
 
         self._make = functools.partial(AtariVectorEnv, spec.game, 1, num_threads=1, **emulation(spec, purpose))
-        self._playing: Any = self._make()
-        self._spare: Any = None
+        self._playing: Emulator = self._make()
+        self._spare: Emulator = None
         self._under_way = False
-        self._next: Callable[[], tuple[Any, Any]] | None = None  # waits for the next game: who plays it, how it begins
+        self._next: NextGame | None = None
 
-    def begin(self, seed: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The first screen of a new game, and what is known of it."""
+    def begin(self, seed: int) -> tuple[np.ndarray, Info]:
+        """The first screen of a new game, and the emulator's info."""
         self._settle()
         self._seed = seed
         screens, info = self._playing.reset(seed=np.asarray([seed]))
@@ -182,19 +183,20 @@ class Pair:
         self._playing.ale.send(ACTIONS[action], FULL)
         self._under_way = True
 
-    def receive(self) -> tuple[np.ndarray, float, bool, bool, dict[str, np.ndarray]]:
-        """What came of the action; after a game's end, the first screen of the next one."""
+    def receive(self) -> tuple[np.ndarray, float, bool, bool, Info]:
+        """The result of the action sent: screen, reward, terminated, truncated, info. After a game's end, screen and
+        info are the first of the next game."""
         screens, reward, terminated, truncated, info = self._playing.ale.recv()
         self._under_way = False
         if terminated[0] or truncated[0]:
             screens, info = self._next_game()
         return screens[0, 0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
 
-    def _next_game(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def _next_game(self) -> tuple[np.ndarray, Info]:
         ended = self._playing
-        ended.ale.send(ACTIONS[0], FULL)  # whatever is sent after the end begins a new game, in the emulator's thread
+        ended.ale.send(ACTIONS[0], FULL)  # after the end any action begins a new game, in the emulator's thread
 
-        def from_ended() -> tuple[Any, Any]:
+        def from_ended() -> tuple[Emulator, tuple[Any, ...]]:
             return ended, ended.ale.recv()
 
         if self._next is None:
@@ -204,12 +206,12 @@ class Pair:
         self._playing, (screens, *_, info) = wait()
         return screens, info
 
-    def _second(self) -> tuple[Any, Any]:
+    def _second(self) -> tuple[Emulator, tuple[Any, ...]]:
         emulator = self._spare or self._make()
         return emulator, emulator.reset(seed=np.asarray([episode_seed(self._seed, SECOND, 0)]))
 
     def _settle(self) -> None:
-        """Let what is under way come to its end."""
+        """Wait for the step and the next game that are under way."""
         if self._under_way:
             self._playing.ale.recv()
             self._under_way = False
@@ -217,7 +219,7 @@ class Pair:
             self._spare, self._next = self._next()[0], None
 
     def close(self) -> None:
-        """Whatever is under way: an emulator ends when nobody holds it."""
+        """Let go of the emulators, also in the middle of a step: one without references ends by itself."""
         self._playing = self._spare = self._next = None
 
 
@@ -245,14 +247,15 @@ class Emulators(AbstractUnsaved):
         return self._spec.longest
 
     def reset_at(self, t: int) -> np.ndarray:
-        """Each evaluation has games of its own, the same for all agents: without sticky actions a start is a game."""
+        """Each evaluation has games of its own, the same for all agents: without sticky actions, equal starts give
+        equal games."""
         self._begun = t
         return self.reset()
 
     def reset(self) -> np.ndarray:
         seeds = self.seeds()
         with ThreadPoolExecutor(len(seeds)) as pool:
-            begun = _asked(lambda: list(pool.map(lambda pair, seed: pair.begin(seed), self._pairs, seeds)))
+            begun = _checked(lambda: list(pool.map(lambda pair, seed: pair.begin(seed), self._pairs, seeds)))
         self._lives, self._steps = [int(info["lives"][0]) for _, info in begun], [0] * len(seeds)
         self._ahead = []
         return np.stack([screen for screen, _ in begun])
@@ -267,18 +270,18 @@ class Emulators(AbstractUnsaved):
         self._held = [0] * len(actions) if held is None else held.tolist()
         others = range(len(actions)) if active is None else np.flatnonzero(active).tolist()
         others = [lane for lane in others if lane not in self._ahead]
-        self._sent_to = [*self._ahead, *others]  # in the order in which they will be done
-        _asked(lambda: self._go_on(others))
+        self._sent_to = [*self._ahead, *others]  # in the order in which they will be ready
+        _checked(lambda: self._send_to(others))
 
-    def _go_on(self, lanes: Sequence[int]) -> None:
+    def _send_to(self, lanes: Sequence[int]) -> None:
         for lane in lanes:
             self._pairs[lane].send(self._actions[lane])
 
     def receive(self) -> Observed:
-        return _asked(self._receive)
+        return _checked(self._receive)
 
     def _receive(self) -> Observed:
-        """A lane that is bound to go on with its action does so at once."""
+        """A lane whose action is held for further steps is sent its next one at once."""
         num, spec = len(self._pairs), self._spec
         screens, reward = np.zeros((num, spec.side, spec.side), np.uint8), np.zeros(num, np.float32)
         terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
@@ -292,7 +295,7 @@ class Emulators(AbstractUnsaved):
             if ended or cut:
                 terminated[lane], truncated[lane], self._steps[lane] = ended, cut, 0
             elif self._held[lane]:
-                self._go_on([lane])
+                self._send_to([lane])
                 self._ahead.append(lane)
         return Observed(None, reward, terminated, truncated, screens)
 
@@ -301,17 +304,17 @@ class Emulators(AbstractUnsaved):
             pair.close()
 
 
-def _asked(call: Callable[[], Any]) -> Any:
-    """What the emulators answer."""
+def _checked(call: Callable[[], Result]) -> Result:
+    """The result of a call to emulators; if it fails, as an error of no lane in particular."""
     try:
         return call()
     except Exception as problem:
         raise LaneError(None, f"the emulators failed ({type(problem).__name__}: {problem})") from problem
 
 
-class Game(gymnasium.Env[np.ndarray, Any]):
-    """One emulator as a Gymnasium environment that shows what networks read: to play and film what was trained. Every
-    reset begins a new game, also where episodes are lives."""
+class Game(gymnasium.Env[np.ndarray, np.integer]):
+    """One emulator as a Gymnasium environment whose observations are those that agents learn from: to play and film
+    trained policies. Every reset begins a new game, also where episodes are lives."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012 (as Gymnasium has it)
     enlarged = 4  # side of a pixel in a picture
@@ -331,7 +334,7 @@ class Game(gymnasium.Env[np.ndarray, Any]):
         self._see(self._emulator.reset()[0], begins=True)
         return self._obs.copy(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.integer) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if self._emulator is None:
             raise gymnasium.error.ResetNeeded("reset the environment before the first step")
         seen = self._emulator.step(np.asarray([action]))

@@ -7,23 +7,27 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces as theirs
+from jaxtyping import Array, PyTree
 
 from tenuto.envs import AbstractEnv, Chain, Pendulum
 from tenuto.errors import UserError
 from tenuto.spaces import Box, Discrete
+from tenuto.types import TimeStep
+
+Observation = np.ndarray | np.int64
 
 
 @jax.jit
-def _reset(env: AbstractEnv, key: Any) -> Any:
+def _reset(env: AbstractEnv, key: Array) -> tuple[PyTree, Array]:
     return env.reset(key)
 
 
 @jax.jit
-def _step(env: AbstractEnv, state: Any, action: Any, key: Any) -> Any:
+def _step(env: AbstractEnv, state: PyTree, action: Array, key: Array) -> tuple[PyTree, TimeStep]:
     return env.step(state, action, key)
 
 
-class CompiledEnv(gymnasium.Env[Any, Any]):
+class CompiledEnv(gymnasium.Env):
     """A compiled environment, one step at a time. Train on it with the compiled trainer: that is far faster."""
 
     metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 8}  # noqa: RUF012 (as Gymnasium has it)
@@ -37,37 +41,37 @@ class CompiledEnv(gymnasium.Env[Any, Any]):
         self.env_core, self.render_mode = env, render_mode
         self.observation_space = _observations(env)
         self.action_space = _actions(env)
-        self._state: Any = None
+        self._state: PyTree = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
         super().reset(seed=seed)
         self._state, obs = _reset(self.env_core, self._key())
-        return self._said(obs), {}
+        return self._observation(obs), {}
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict]:
         if self._state is None:
             raise UserError("the environment was not reset: call reset() before step()")
         if isinstance(self.action_space, theirs.Box):
             action = np.asarray(action, np.float32)
         if not self.action_space.contains(action):
             raise UserError(f"{action!r} is not an action of {self.action_space}")
-        ours = np.asarray(action, np.int32 if isinstance(self.action_space, theirs.Discrete) else np.float32)
-        self._state, seen = _step(self.env_core, self._state, ours, self._key())
-        return self._said(seen.obs), float(seen.reward), bool(seen.terminated), bool(seen.truncated), {}
+        array = np.asarray(action, np.int32 if isinstance(self.action_space, theirs.Discrete) else np.float32)
+        self._state, seen = _step(self.env_core, self._state, array, self._key())
+        return self._observation(seen.obs), float(seen.reward), bool(seen.terminated), bool(seen.truncated), {}
 
-    def render(self) -> Any:
+    def render(self) -> str | np.ndarray | None:
         return self.env_core.render(self._state, self.render_mode) if self.render_mode else None  # type: ignore[attr-defined]
 
-    def _key(self) -> Any:
+    def _key(self) -> Array:
         return jax.random.key(int(self.np_random.integers(2**31)))
 
-    def _said(self, obs: Any) -> Any:
+    def _observation(self, obs: Array) -> Observation:
         if isinstance(self.observation_space, theirs.Discrete):
             return np.int64(obs)
         return np.asarray(obs, self.observation_space.dtype)
 
 
-def _observations(env: AbstractEnv) -> theirs.Space[Any]:
+def _observations(env: AbstractEnv) -> theirs.Space:
     if isinstance(env, Pendulum):
         most = np.asarray([1.0, 1.0, 8.0], np.float32)
         return theirs.Box(-most, most)
@@ -81,7 +85,7 @@ def _observations(env: AbstractEnv) -> theirs.Space[Any]:
     return theirs.Box(-np.inf, np.inf, example.shape, np.float32)
 
 
-def _actions(env: AbstractEnv) -> theirs.Space[Any]:
+def _actions(env: AbstractEnv) -> theirs.Space:
     actions = env.actions
     if isinstance(actions, Discrete):
         return theirs.Discrete(actions.n)

@@ -1,4 +1,4 @@
-"""Making environments: by Gymnasium's name, or by somebody's function."""
+"""Making environments: by Gymnasium's name, or by a user's function."""
 
 import contextlib
 import functools
@@ -15,26 +15,26 @@ from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv, NativeVector, 
 from tenuto.errors import UserError
 
 
-def maker(name: str, args: str = "") -> Callable[..., Any]:
-    """What makes Gymnasium's environment of this name, with arguments given as JSON."""
+def maker(name: str, args: str = "") -> Callable[..., gymnasium.Env]:
+    """A function that makes Gymnasium's environment of this name, with arguments given as JSON."""
     try:
-        given = json.loads(args) if args else {}
-        if not isinstance(given, dict):
+        arguments = json.loads(args) if args else {}
+        if not isinstance(arguments, dict):
             raise ValueError("not an object")
     except ValueError as problem:
         raise UserError(
             f"--env-args must be a JSON object such as '{{\"continuous\": true}}', not {args!r} ({problem})"
         ) from None
 
-    def make(**more: Any) -> Any:
-        # What Gymnasium's checker looks at in every step, `Codec.read` does faster.
-        return gymnasium.make(name, disable_env_checker=True, **(given | more))
+    def make(**more: Any) -> gymnasium.Env:
+        # `Codec.read` checks every step too, and faster than Gymnasium's checker.
+        return gymnasium.make(name, disable_env_checker=True, **(arguments | more))
 
     return make
 
 
 def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
-    """What a maker makes, or an error that says why it does not."""
+    """The environment that `make` returns, checked; any failure becomes an error with the reason."""
     try:
         env = make(*args, **kwargs)
     except UserError:
@@ -51,13 +51,13 @@ def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def inspect(make: Callable[..., Any], vector: bool, name: str, scale: bool) -> Codec:
-    """How observations and actions of what a maker makes are read."""
+    """How to read the observations and actions of the environments that `make` returns."""
     env = made(make, name, 1) if vector else made(make, name)
     if vector and not isinstance(env, gymnasium.vector.VectorEnv):
         env.close()
         raise UserError(
             f"{name} takes a number and made {type(env).__name__}, which is no vector environment: make a "
-            "gymnasium.vector.VectorEnv of so many, or take no argument and make a single environment"
+            "gymnasium.vector.VectorEnv of that many, or take no argument and make a single environment"
         )
     try:
         return Codec.of(env, name, scale)
@@ -80,7 +80,7 @@ def open_envs(
     if not same(codec.spec, spec):
         raise UserError(
             f"{name} has other spaces now than when this run was made: bring the environment back to what it was, or "
-            "start anew in another folder"
+            "start again in another folder"
         )
     if vector:
         return NativeVector(functools.partial(made, make, name), codec, seeds, purpose)
@@ -90,5 +90,5 @@ def open_envs(
 
 
 def same(one: GymSpec, other: GymSpec) -> bool:
-    """Whether two descriptions of spaces say the same."""
+    """Whether two descriptions of spaces are equal."""
     return bool(eqx.tree_equal(one, other))

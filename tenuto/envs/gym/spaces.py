@@ -1,4 +1,5 @@
-"""Gymnasium's spaces as ours: what replay keeps of an observation, what networks read, what an action is there."""
+"""Gymnasium's spaces as ours: observations as replay stores and networks read them, actions as an environment takes
+them."""
 
 import inspect
 import json
@@ -11,7 +12,7 @@ import gymnasium
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces as theirs
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from tenuto.envs.base import AbstractSpec
 from tenuto.errors import UserError
@@ -23,7 +24,10 @@ WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounde
 LARGEST = 1_000_000  # numbers in a flattened observation
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
 ACTIONS = "Discrete, and Box with bounds"
-SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # how environments call it
+SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # attributes with the frames of a step
+Action = np.ndarray | np.int64  # as an environment takes it
+Spelled = dict[str, Any]  # a space in JSON
+AnyEnv = gymnasium.Env | gymnasium.vector.VectorEnv
 UNBOUNDED = np.asarray(-np.inf, np.float32), np.asarray(np.inf, np.float32)
 
 
@@ -54,7 +58,7 @@ class GymSpec(AbstractSpec):
     def places(self) -> int:
         return 1
 
-    def reset(self, key: Array) -> tuple[Any, Array]:
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
         return (), jnp.zeros(self.shape, self.dtype)
 
     def features(self, obs: Array) -> Array:
@@ -62,7 +66,7 @@ class GymSpec(AbstractSpec):
             return obs
         return obs.astype(jnp.float32) * self.scale + self.shift
 
-    def place(self, state: Any) -> Int[Array, ""]:
+    def place(self, state: PyTree) -> Int[Array, ""]:
         return jnp.int32(0)
 
 
@@ -70,7 +74,12 @@ class Codec:
     """Between one environment and the loop. `scale`: whether bounded numbers are scaled to -1..1 for the networks."""
 
     def __init__(
-        self, observations: Any, actions: Any, name: str, scale: bool = True, frames: tuple[int, int] = (1, 1)
+        self,
+        observations: theirs.Space,
+        actions: theirs.Space,
+        name: str,
+        scale: bool = True,
+        frames: tuple[int, int] = (1, 1),
     ):
         self.name, self.observations = name, observations
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
@@ -94,35 +103,35 @@ class Codec:
             )
 
     @classmethod
-    def of(cls, env: Any, name: str, scale: bool = True) -> "Codec":
-        """That of this environment, a single one or a vector of them."""
+    def of(cls, env: AnyEnv, name: str, scale: bool = True) -> "Codec":
+        """The codec of this environment, a single one or a vector of them."""
         vector = isinstance(env, gymnasium.vector.VectorEnv)
         names = ("single_observation_space", "single_action_space") if vector else ("observation_space", "action_space")
         for attribute in names:
             if not isinstance(getattr(env, attribute, None), theirs.Space):
                 raise UserError(
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
-                    "its spaces in __init__; gymnasium.utils.env_checker.check_env tells what else is amiss"
+                    "its spaces in __init__; gymnasium.utils.env_checker.check_env finds what else is wrong"
                 )
         return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
 
     @classmethod
     def from_spec(cls, spec: GymSpec, name: str = "the environment") -> "Codec":
-        """That of an environment of which only the description is there."""
+        """The codec of an environment that is known only by its description."""
         observations, actions = map(read_space, json.loads(spec.spaces))
         codec = cls(observations, actions, name, frames=spec.frames)
         codec.spec = spec
         return codec
 
     def is_batch(self, obs: Any) -> bool:
-        """Whether this is several observations, as Gymnasium's vector environments show them."""
+        """Whether these are several observations, as Gymnasium's vector environments return them."""
         try:
-            space = self.observations
+            space: Any = self.observations
             while isinstance(space, theirs.Dict | theirs.Tuple):
                 part: Any = next(iter(space.spaces)) if isinstance(space, theirs.Dict) else 0
                 space, obs = space[part], obs[part]
             return np.ndim(obs) > len(space.shape)
-        except (TypeError, KeyError, IndexError, ValueError):  # `read` says what is wrong with it
+        except (TypeError, KeyError, IndexError, ValueError):  # `read` raises the error
             return False
 
     def rows(self, batch: Any) -> list[Any]:
@@ -130,7 +139,7 @@ class Codec:
         return _rows(self.observations, batch)
 
     def read(self, obs: Any) -> np.ndarray:
-        """An observation as replay keeps it; a ValueError that says why where it is none."""
+        """An observation as replay stores it; a ValueError with the reason if it does not fit the space."""
         try:
             array = self.convert(obs)
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as problem:
@@ -149,7 +158,7 @@ Reader = tuple[
 ]  # how to read, shape and type in replay, size for networks, bounds
 
 
-def _reader(space: Any, name: str) -> Reader:
+def _reader(space: theirs.Space, name: str) -> Reader:
     if isinstance(space, theirs.Discrete):
         start = int(space.start)
 
@@ -185,7 +194,7 @@ def _reader(space: Any, name: str) -> Reader:
 
 
 def _bounds(space: theirs.Box) -> tuple[np.ndarray, np.ndarray]:
-    with np.errstate(over="ignore"):  # what is too great for a float32 is no bound
+    with np.errstate(over="ignore"):  # a number too great for float32 counts as no bound
         return space.low.astype(np.float32).ravel(), space.high.astype(np.float32).ravel()
 
 
@@ -201,8 +210,8 @@ def _cast(obs: Any, dtype: str) -> np.ndarray:
     return array.astype(dtype, copy=False)
 
 
-def _refuse_other_numbers(space: Any, obs: Any) -> None:
-    """Refuse a whole number that is not of its space: flattened, it would stand for another, or for none."""
+def _refuse_other_numbers(space: theirs.Space, obs: Any) -> None:
+    """Refuse a whole number outside of its space: flattened, it would stand for another one, or for none."""
     if isinstance(space, theirs.Dict):
         for name, part in space.spaces.items():
             _refuse_other_numbers(part, obs[name])
@@ -237,7 +246,7 @@ def _image_reader(space: theirs.Box) -> Reader:
     return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
 
 
-def _refuse_others(space: Any, name: str) -> None:
+def _refuse_others(space: theirs.Space, name: str) -> None:
     """Refuse what cannot be made a vector, naming the part that cannot."""
     if isinstance(space, theirs.Dict | theirs.Tuple):
         for part in space.spaces.values() if isinstance(space, theirs.Dict) else space.spaces:
@@ -260,8 +269,8 @@ def _not_too_large(size: int, name: str) -> int:
     return size
 
 
-def _actions_of(space: Any, name: str) -> tuple[AbstractSpace, Callable[[np.ndarray], Any]]:
-    """The actions as ours, and how one of ours is said there."""
+def _actions_of(space: theirs.Space, name: str) -> tuple[AbstractSpace, Callable[[np.ndarray], Action]]:
+    """The actions as a space of ours, and a function from one of ours to one of the environment's."""
     if isinstance(space, theirs.Discrete):
         start = int(space.start)
         return Discrete(int(space.n)), lambda action: np.int64(int(action) + start)
@@ -281,10 +290,10 @@ def _actions_of(space: Any, name: str) -> tuple[AbstractSpace, Callable[[np.ndar
     )
 
 
-def spell_space(space: Any) -> Any:
-    """A supported space in JSON's own types; bounds that are all the same are said once."""
+def spell_space(space: theirs.Space) -> Spelled:
+    """A supported space in JSON's own types; bounds that are all equal are written once."""
 
-    def bounds(array: np.ndarray) -> Any:
+    def bounds(array: np.ndarray) -> float | list:
         return array.flat[0].item() if array.size and (array == array.flat[0]).all() else array.tolist()
 
     kind = {"is": type(space).__name__}
@@ -299,14 +308,15 @@ def spell_space(space: Any) -> Any:
         return kind | {"n": int(space.n), "start": int(space.start)} | _unusual_type(space)
     if isinstance(space, theirs.MultiDiscrete):
         return kind | {"nvec": space.nvec.tolist(), "start": space.start.tolist()} | _unusual_type(space)
-    return kind | {"n": np.asarray(space.n).tolist()}  # MultiBinary
+    assert isinstance(space, theirs.MultiBinary)  # `_refuse_others` lets no others pass
+    return kind | {"n": np.asarray(space.n).tolist()}
 
 
-def _unusual_type(space: Any) -> dict[str, str]:
+def _unusual_type(space: theirs.Space) -> dict[str, str]:
     return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
 
 
-def read_space(spelled: Any) -> theirs.Space[Any]:
+def read_space(spelled: Spelled) -> theirs.Space:
     """The space that `spell_space` spelled."""
     kind, words = spelled["is"], {name: value for name, value in spelled.items() if name != "is"}
     if kind == "Dict":
@@ -318,7 +328,7 @@ def read_space(spelled: Any) -> theirs.Space[Any]:
         return theirs.Box(low, high, dtype=np.dtype(words["dtype"]).type)
     if "dtype" in words:
         words["dtype"] = np.dtype(words["dtype"]).type
-    kinds: dict[str, Any] = {
+    kinds: dict[str, type[theirs.Space]] = {
         "Discrete": theirs.Discrete,
         "MultiDiscrete": theirs.MultiDiscrete,
         "MultiBinary": theirs.MultiBinary,
@@ -326,13 +336,13 @@ def read_space(spelled: Any) -> theirs.Space[Any]:
     return kinds[kind](**words)
 
 
-def frames_per_step(env: Any) -> tuple[int, int]:
-    """The least and the most frames a step of the environment plays, as far as its wrappers and itself tell."""
+def frames_per_step(env: AnyEnv) -> tuple[int, int]:
+    """The least and the most frames that a step plays, by the attributes of the environment and its wrappers."""
     least = most = 1
-    layer = env
+    layer: object = env
     while layer is not None:
-        told = [inspect.getattr_static(layer, name, None) for name in SKIPS]
-        skip = next((x for x in told if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
+        skips = [inspect.getattr_static(layer, name, None) for name in SKIPS]
+        skip = next((x for x in skips if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
         low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step
         if _is_count(low) and _is_count(high):
             least, most = least * int(low), most * int(high)
@@ -340,7 +350,7 @@ def frames_per_step(env: Any) -> tuple[int, int]:
     return least, most
 
 
-def _rows(space: Any, batch: Any) -> list[Any]:
+def _rows(space: theirs.Space, batch: Any) -> list[Any]:
     if isinstance(space, theirs.Dict):
         parts = {name: _rows(part, batch[name]) for name, part in space.spaces.items()}
         return [dict(zip(parts, values, strict=True)) for values in zip(*parts.values(), strict=True)]
@@ -349,10 +359,10 @@ def _rows(space: Any, batch: Any) -> list[Any]:
     return list(batch)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

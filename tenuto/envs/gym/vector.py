@@ -1,6 +1,7 @@
 """Many environments as one: a step of all lanes at a time, episodes ended and begun as each lane needs it.
 
-The loop is told apart what an episode ended with and what the next one begins with, whoever resets.
+`Observed.obs` is the last observation of an ended episode, `fresh` the first of the next, whether we reset or the
+environment does.
 """
 
 import contextlib
@@ -8,12 +9,12 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsFloat
 
 import gymnasium
 import numpy as np
 
-from tenuto.envs.gym.spaces import Codec
+from tenuto.envs.gym.spaces import Action, Codec
 from tenuto.errors import UserError
 
 TRAINING, EVALUATING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
@@ -32,21 +33,21 @@ class Observed(NamedTuple):
 
 
 class AbstractVectorEnv(ABC):
-    """One environment per lane. Actions are sent, and what came of them received later: there may be time between."""
+    """One environment per lane. Actions are sent, and their results received later: the caller may compute between."""
 
     _sent: np.ndarray | None = None
 
     @property
     def longest_episode(self) -> int:
-        """Steps of an episode when judged."""
+        """The most steps of an episode in an evaluation."""
         return LONGEST_EPISODE
 
     @abstractmethod
     def reset(self) -> np.ndarray:
-        """What every lane shows at the start of its first episode."""
+        """Every lane's observation at the start of its first episode."""
 
     def reset_at(self, t: int) -> np.ndarray:
-        """What every lane shows at the start of an evaluation at clock t: the same each time, where nothing is said."""
+        """Every lane's observation at the start of an evaluation at clock t; by default the same each time."""
         return self.reset()
 
     @abstractmethod
@@ -54,31 +55,31 @@ class AbstractVectorEnv(ABC):
         """One step of every lane, or of the active ones, where the others can wait."""
 
     def send(self, actions: np.ndarray, held: np.ndarray | None = None) -> None:
-        """Begin a step of every lane. For as many steps more as `held` says its action will be the same, unless the
-        episode ends: its environment need not wait for the others."""
+        """Begin a step of every lane. `held`: the further steps for which each lane repeats its action, unless the
+        episode ends; its environment may run ahead of the others."""
         self._sent = actions
 
     def receive(self) -> Observed:
-        """End it. What failed can be sent again."""
+        """End the step. If it failed, the actions can be sent again."""
         assert self._sent is not None
         return self.step(self._sent)
 
     @abstractmethod
     def journal(self) -> dict[str, np.ndarray]:
-        """What brings every lane back to where it is, as far as anything can."""
+        """What `restore` needs to bring every lane back to where it is, as far as that is possible."""
 
     @abstractmethod
     def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
-        """Bring the lanes back to where they were, showing `obs` after these returns; which of them are. The others
-        begin an episode anew: `obs` is overwritten with what each lane shows."""
+        """Bring the lanes back to where they were, with these observations and returns; which lanes came back. The
+        others begin a new episode: `obs` is overwritten with what each lane shows."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the environments."""
+        """Close the environments."""
 
 
 class LaneError(Exception):
-    """What an environment did wrong, and in which lane (None: in no one's)."""
+    """What an environment did wrong, and in which lane (None: in no particular one)."""
 
     def __init__(self, lane: int | None, what: str):
         super().__init__(what)
@@ -86,8 +87,8 @@ class LaneError(Exception):
 
 
 def episode_seed(seed: int, stream: int, episode: int) -> int:
-    """The seed of one episode: it hangs on the lane's own seed, on what the episode is for and on its number only, so
-    that any episode can be begun again."""
+    """The seed of one episode. It depends only on the lane's seed, on the episode's purpose and on its number, so that
+    any episode can be played again."""
     return int(np.random.SeedSequence(seed, spawn_key=(stream, episode)).generate_state(1)[0] >> 1)
 
 
@@ -96,14 +97,14 @@ class PerLane(AbstractVectorEnv):
 
     def __init__(
         self,
-        make: Callable[[], Any],
+        make: Callable[[], gymnasium.Env],
         codec: Codec,
         seeds: Sequence[int],
         stream: int,
         longest: int | None = None,
     ):
         self._codec, self._seeds, self._stream, self._longest = codec, list(seeds), stream, longest
-        self._envs: list[Any] = []
+        self._envs: list[gymnasium.Env] = []
         try:
             for _ in seeds:
                 self._envs.append(make())
@@ -111,27 +112,27 @@ class PerLane(AbstractVectorEnv):
             self.close()
             raise
         self._episode = [0] * len(self._envs)
-        self._taken: list[list[Any] | None] = [[] for _ in self._envs]  # since the reset; None: too many to keep
+        self._taken: list[list[Action] | None] = [[] for _ in self._envs]  # since the reset; None: too many to keep
 
     def reset(self) -> np.ndarray:
         self._episode = [0] * len(self._envs)
         return np.stack([self._reset(lane) for lane in range(len(self._envs))])
 
     def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Observed:
-        """One step of every lane, or of the active ones; those that are not show zeros."""
+        """One step of every lane, or of the active ones; the observations of the others are zeros."""
         num, spec = len(self._envs), self._codec.spec
         obs = np.zeros((num, *spec.shape), spec.dtype)
         reward = np.zeros(num, np.float32)
         terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
-        said = [self._codec.action(action) for action in actions]
-        given = [action.copy() for action in said]  # the environments' own, to do with as they like
+        converted = [self._codec.action(action) for action in actions]
+        copies = [action.copy() for action in converted]  # an environment may change its copy
         for lane, env in enumerate(self._envs):
             if active is not None and not active[lane]:
                 continue
             try:
-                seen, gain, terminated[lane], truncated[lane], _ = env.step(given[lane])
+                seen, gain, terminated[lane], truncated[lane], _ = env.step(copies[lane])
             except Exception as problem:
-                raise LaneError(lane, _told("step()", problem, f"action {said[lane]!r}")) from problem
+                raise LaneError(lane, _describe("step()", problem, f"action {converted[lane]!r}")) from problem
             obs[lane] = self._read(lane, seen)
             reward[lane] = _number(lane, gain)
         if self._longest is not None:
@@ -149,7 +150,7 @@ class PerLane(AbstractVectorEnv):
                 self._taken[lane] = []
         for lane, taken in enumerate(self._taken):
             if not over[lane] and taken is not None and (active is None or active[lane]):
-                taken.append(said[lane])
+                taken.append(converted[lane])
                 if len(taken) > LONGEST_MEMORY:
                     self._taken[lane] = None
         return Observed(obs, reward, terminated, truncated, fresh)
@@ -163,8 +164,8 @@ class PerLane(AbstractVectorEnv):
         return kept
 
     def restore(self, journal: Mapping[str, np.ndarray], obs: np.ndarray, returns: np.ndarray) -> np.ndarray:
-        """Play each lane's episode again up to where it was; which lanes came out where they had been. The others begin
-        the episode anew: `obs` is overwritten with what each lane sees."""
+        """Play each lane's episode again up to where it was; which lanes came to the same observation and return. The
+        others begin the episode again: `obs` is overwritten with what each lane shows."""
         self._episode = [int(n) for n in journal["episode"]]
         same = np.zeros(len(self._envs), bool)
         for lane, env in enumerate(self._envs):
@@ -175,7 +176,7 @@ class PerLane(AbstractVectorEnv):
                 try:
                     raw, gain, terminated, truncated, _ = env.step(action.copy())
                     seen, total = self._codec.read(raw), total + np.float32(gain)
-                except Exception:  # whatever it is, the episode is not what it was
+                except Exception:  # of any kind: the episode is not the same any more
                     over = True
                 over = over or bool(terminated or truncated)
                 if over:
@@ -189,7 +190,7 @@ class PerLane(AbstractVectorEnv):
 
     def close(self) -> None:
         for env in self._envs:
-            with contextlib.suppress(Exception):  # what is left of an environment is its own affair
+            with contextlib.suppress(Exception):  # a failure to close does no harm
                 env.close()
 
     def _reset(self, lane: int) -> np.ndarray:
@@ -200,7 +201,7 @@ class PerLane(AbstractVectorEnv):
         try:
             raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
         except Exception as problem:
-            raise LaneError(lane, _told("reset(seed=...)", problem)) from problem
+            raise LaneError(lane, _describe("reset(seed=...)", problem)) from problem
         return self._read(lane, raw)
 
     def _read(self, lane: int, raw: Any) -> np.ndarray:
@@ -211,14 +212,14 @@ class PerLane(AbstractVectorEnv):
 
 
 class AbstractUnsaved(AbstractVectorEnv):
-    """Environments whose state cannot be stored: after a resume they begin anew, each time with other seeds."""
+    """Environments whose state cannot be stored: after a resume they begin new episodes, each time with other seeds."""
 
     def __init__(self, seeds: Sequence[int], stream: int):
         self._seeds, self._stream = list(seeds), stream
         self._begun = 0  # how often they were restored
 
     def seeds(self) -> list[int]:
-        """With which seeds they begin now."""
+        """The seeds with which they begin now."""
         return [episode_seed(seed, self._stream, self._begun) for seed in self._seeds]
 
     def journal(self) -> dict[str, np.ndarray]:
@@ -233,7 +234,9 @@ class AbstractUnsaved(AbstractVectorEnv):
 class NativeVector(AbstractUnsaved):
     """A Gymnasium vector environment with one place per lane."""
 
-    def __init__(self, make: Callable[[int], Any], codec: Codec, seeds: Sequence[int], stream: int):
+    def __init__(
+        self, make: Callable[[int], gymnasium.vector.VectorEnv], codec: Codec, seeds: Sequence[int], stream: int
+    ):
         super().__init__(seeds, stream)
         self._codec = codec
         self._envs = make(len(seeds))
@@ -254,17 +257,17 @@ class NativeVector(AbstractUnsaved):
 
     def reset(self) -> np.ndarray:
         try:
-            raw, _ = self._envs.reset(seed=self.seeds())
+            raw, _ = self._envs.reset(seed=self.seeds())  # type: ignore[arg-type]  # Gymnasium's take one each
         except Exception as problem:
-            raise LaneError(None, _told("reset(seed=...)", problem)) from problem
+            raise LaneError(None, _describe("reset(seed=...)", problem)) from problem
         return self._read_all(raw)
 
     def step(self, actions: np.ndarray, active: np.ndarray | None = None) -> Observed:
-        said = np.stack([self._codec.action(action) for action in actions])
+        converted = np.stack([self._codec.action(action) for action in actions])
         try:
-            raw, gains, terminated, truncated, info = self._envs.step(said)
+            raw, gains, terminated, truncated, info = self._envs.step(converted)
         except Exception as problem:
-            raise LaneError(None, _told("step()", problem)) from problem
+            raise LaneError(None, _describe("step()", problem)) from problem
         obs = fresh = self._read_all(raw)
         reward = np.asarray([_number(lane, gain) for lane, gain in enumerate(gains)], np.float32)
         over = terminated | truncated
@@ -281,7 +284,7 @@ class NativeVector(AbstractUnsaved):
             try:
                 began, _ = self._envs.reset(options={"reset_mask": over})
             except Exception as problem:
-                raise LaneError(None, _told("reset()", problem)) from problem
+                raise LaneError(None, _describe("reset()", problem)) from problem
             fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
         return Observed(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
 
@@ -300,18 +303,18 @@ class NativeVector(AbstractUnsaved):
         return np.stack(rows)
 
 
-def _number(lane: int, gain: Any) -> float:
+def _number(lane: int, gain: SupportsFloat) -> float:
     try:
         number = float(gain)
     except (TypeError, ValueError):
         raise LaneError(lane, f"the reward is {gain!r}, not a number") from None
-    if not abs(number) <= np.finfo(np.float32).max:  # nor is it where it is NaN
+    if not abs(number) <= np.finfo(np.float32).max:  # so that NaN is refused too
         raise LaneError(lane, f"the reward is {number}, not a finite number")
     return number
 
 
-def _told(where: str, problem: Exception, more: str = "") -> str:
-    """One line that says what was raised, and where in whose file."""
+def _describe(where: str, problem: Exception, more: str = "") -> str:
+    """One line: what was raised, and in which file and line."""
     frames = traceback.extract_tb(problem.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     detail = f" ({more})" if more else ""
