@@ -360,8 +360,10 @@ def try_sac(task: Task, lane: Lane, outputs: Array, price: Array, keys: Array) -
     def one(key: Array) -> Tried:
         drawn = action.draw(key, BOX)
 
-        def price_loss(log_temperature: Array) -> Array:
-            return action.price_loss(nets._replace(log_temperature=log_temperature), target, span, key, BOX).each[0]
+        def temperature_loss(log_temperature: Array) -> Array:
+            return action.temperature_loss(nets._replace(log_temperature=log_temperature), target, span, key, BOX).each[
+                0
+            ]
 
         return Tried(
             drawn,
@@ -370,7 +372,7 @@ def try_sac(task: Task, lane: Lane, outputs: Array, price: Array, keys: Array) -
             value=action.value(nets, target, x, key, BOX),
             act=action.act(nets, x, (), jnp.float32(1), drawn, BOX)[0],
             best=action.best(nets, x, drawn, BOX),
-            price_slope=jax.grad(price_loss)(nets.log_temperature),
+            price_slope=jax.grad(temperature_loss)(nets.log_temperature),
         )
 
     return jax.vmap(one)(keys)

@@ -210,7 +210,7 @@ def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.Mo
         def fail(*_: object, **__: object) -> None:
             raise RuntimeError("out of cartridges")
 
-        monkeypatch.setattr(program._crowd._pairs[0], asked, fail)
+        monkeypatch.setattr(program._envs._pairs[0], asked, fail)
         with pytest.raises(EnvError, match=r"step 0: the emulators failed \(RuntimeError: out of cartridges\)"):
             program.begin() if asked == "begin" else program.advance(1)
 

@@ -190,7 +190,7 @@ def test_a_run_whose_environment_raises_in_a_step_is_saved_and_goes_on_when_it_i
     told = rf"lane 1 \(seed 6\), step 51: step\(\) raised {what}"
     assert re.match(
         rf"tiny on python:Walk: {told} \(action np.int64\([12]\)\). The run stopped; its state before that "
-        f"step is in {re.escape(str(run_folder))}: mend the environment, then resume$",
+        f"step is in {re.escape(str(run_folder))}: repair the environment, then resume$",
         story.said,
     )
     assert story.clock == 51

@@ -123,7 +123,7 @@ def test_an_update_is_made_once_though_an_environment_fails_after_it_was_begun(
 ):
     """Twice in a row, the second time at once; and in a program that was restored, too."""
     program = opened(True, monkeypatch)
-    receive = program._crowd.receive
+    receive = program._envs.receive
 
     def failing() -> Observed:
         if program.t == step:
@@ -132,13 +132,13 @@ def test_an_update_is_made_once_though_an_environment_fails_after_it_was_begun(
 
     program.begin()
     program.advance(2)
-    monkeypatch.setattr(program._crowd, "receive", failing)
+    monkeypatch.setattr(program._envs, "receive", failing)
     for _ in range(2):
         with pytest.raises(EnvError, match=f"step {step}: no more poles"):
             program.advance(6)
         program.restore(jax.device_get(program.state()), program.t, program.journal())
     assert program.t == step
-    monkeypatch.setattr(program._crowd, "receive", receive)
+    monkeypatch.setattr(program._envs, "receive", receive)
     program.advance(9 - step // 4)
     program.close()
     due = [t for t in range(program.t) if t % 4 == 0 and t >= 4]

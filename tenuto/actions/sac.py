@@ -72,7 +72,7 @@ class SAC(AbstractActorCritic):
         return (
             Lesson(self.critic_loss, "critic"),
             Lesson(self.actor_loss, "actor"),
-            Lesson(self.price_loss, "log_temperature"),
+            Lesson(self.temperature_loss, "log_temperature"),
         )
 
     def actor_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
@@ -80,7 +80,7 @@ class SAC(AbstractActorCritic):
         choice, density = self.try_out(n, span.obs, key, choices)
         return td.Loss((jnp.exp(n.log_temperature) * density - n.critic(span.obs, choice).min())[None], jnp.ones(1))
 
-    def price_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
+    def temperature_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: Box) -> td.Loss:
         """The temperature rises while there is too little entropy."""
         _, density = self.try_out(n, span.obs, key, choices)
         return td.Loss((-n.log_temperature * (density - choices.outputs))[None], jnp.ones(1))
