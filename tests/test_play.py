@@ -111,6 +111,7 @@ def test_a_film_shows_an_episode_of_the_best_lane_and_what_it_holds(
     assert [path.name for path in tmp_path.iterdir()] == ["film.gif"]
 
 
+@pytest.mark.filterwarnings("ignore:.*os.fork.*:RuntimeWarning")  # the test reads it by ffmpeg, too
 def test_a_film_can_be_an_mp4(played: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path):
     import imageio.v3 as imageio
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
+import jax
 from jax._src import compiler
 
-_in_haste = True
+OPTION = "xla_cpu_use_fusion_emitters"
+_in_haste = False
 _options = getattr(compiler, "get_compile_options", None)  # no public part of JAX: without it, tests take longer
 
 
@@ -16,7 +19,7 @@ def _hasty_options(*args: Any, **options: Any) -> Any:
     assert _options is not None
     made = _options(*args, **options)
     if _in_haste:
-        made.env_option_overrides = [*made.env_option_overrides, ("xla_cpu_use_fusion_emitters", False)]
+        made.env_option_overrides = [*made.env_option_overrides, (OPTION, False)]
     return made
 
 
@@ -24,11 +27,21 @@ if _options is not None:
     compiler.get_compile_options = _hasty_options
 
 
+@cache
+def _has_older_emitters() -> bool:
+    """Whether this version of XLA still has them."""
+    try:
+        jax.jit(lambda x: x, compiler_options={OPTION: False})(0.0)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
 @contextmanager
 def in_haste(yes: bool) -> Iterator[None]:
     """Whether programs are compiled in haste, for as long as this lasts."""
     global _in_haste
-    before, _in_haste = _in_haste, yes
+    before, _in_haste = _in_haste, yes and _has_older_emitters()
     try:
         yield
     finally:
