@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from helpers.tasks import tiny_task
+from helpers.tasks import small_row, tiny_task
 from tenuto import agents, cli, settings
+from tenuto.actions import DoubleQ
 from tenuto.envs import registry
 from tenuto.envs.lava import GOAL, MAPS
 from tenuto.experiments import EXPERIMENTS, exact, gridworlds, measures
 from tenuto.experiments.experiment import Source
-from tenuto.extensions import Situation
+from tenuto.extensions import Situation, SkipQ, Uncertain
 from tenuto.report import cells
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import job_for
@@ -150,16 +151,22 @@ def test_every_other_agent_of_the_catalogue_learns_on_a_map_with_an_update_per_s
             assert sum(changed) > len(changed) / 2, name
 
 
+SMALL = {DoubleQ: {"hidden": (8,)}, SkipQ: {"after": (8,)}, Uncertain: {"after": (8,)}}
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """`tenuto reproduce gridworlds` whole, with a handful of episodes."""
+    """`tenuto reproduce gridworlds` whole, with a handful of episodes and networks of a few units."""
     folder = tmp_path_factory.mktemp("reproduce") / "gridworlds"
     short = EXPERIMENTS["gridworlds"]._replace(budget=Budget("episodes", 30))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, "gridworlds", short)
+        for name in ("TEXT", "RELEASED", "RELEASED_UTE"):
+            row = getattr(settings.lava, name)
+            patch.setattr(settings.lava, name, small_row(row, SMALL, batch=8, extension_batch=8))
         parts = ["--parts", "main", "calibration"]
         assert cli.run(["reproduce", "gridworlds", "--quick", "--seeds", "2", *parts, "--out", str(folder)]) == 0
-    return folder
+        yield folder  # which is read by the same settings
 
 
 def test_reproduce_gridworlds_leaves_table_2_and_what_the_agents_did(made):

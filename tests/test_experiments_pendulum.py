@@ -1,12 +1,12 @@
 """The whole way on the pendulum, with networks of a few units: train, evaluate, stop, go on, report."""
 
-import dataclasses
 import json
 
 import jax
 import numpy as np
 import pytest
 
+from helpers.tasks import small_row
 from tenuto import cli, settings
 from tenuto.actions import DDPG, SAC
 from tenuto.errors import UserError
@@ -21,22 +21,21 @@ from tenuto.settings.family import Budget
 
 SEEDS, EPISODES = 2, 3
 SMALL = {DDPG: {"hidden": (4,)}, SAC: {"hidden": (4,)}, SkipQ: {"after": (4,)}, Uncertain: {"shared": (4,), "heads": 3}}
-PLAN = {"batch": 8, "warmup": 100}
+WARMUP = 100
+
+
+ROWS = settings.pendulum.ROWS
+
+
+def small_rows(warmup):
+    return {name: small_row(row, SMALL, batch=8, warmup=warmup) for name, row in ROWS.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_networks():
-    """The settings of the pendulum, with networks and batches that compile and run in no time."""
-    rows = {
-        name: dataclasses.replace(
-            row,
-            parts={part: {**fields, **SMALL.get(part, {})} for part, fields in row.parts.items()},
-            plan={**row.plan, **PLAN},
-        )
-        for name, row in settings.pendulum.ROWS.items()
-    }
+    """The settings of the pendulum, with networks and batches that compile and run in no time, and no warm-up."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings.pendulum, "ROWS", rows)
+        patch.setattr(settings.pendulum, "ROWS", small_rows(warmup=0))
         patch.setattr(settings.pendulum, "EPISODES", EPISODES)
         patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(budget=Budget("episodes", EPISODES)))
         yield
@@ -44,11 +43,14 @@ def small_networks():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, small_networks):
-    """Each action learner and each extension policy for continuous actions, trained and reported by the command."""
+    """Each action learner and each extension policy for continuous actions, trained and reported by the command. Two
+    have a warm-up, which makes a program of two."""
     out = tmp_path_factory.mktemp("pendulum") / "out"
     words = ["reproduce", "pendulum", "--seeds", str(SEEDS), "--out", str(out)]
     assert cli.run([*words, "--max-lengths", "1", "2"]) == 0
-    assert cli.run([*words, "--parts", "learners", "--max-lengths", "2"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings.pendulum, "ROWS", small_rows(WARMUP))
+        assert cli.run([*words, "--parts", "learners", "--max-lengths", "2"]) == 0
     return out
 
 

@@ -85,12 +85,12 @@ def fail() -> None:
 def test_ctrl_c_stops_cleanly_and_the_same_call_goes_on_to_the_same_records(
     breaking: type[Breaking], run_folder: Path, capsys: pytest.CaptureFixture[str]
 ):
-    breaking.armed = ask_to_stop
+    breaking.armed, before = ask_to_stop, signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         quick(breaking, out=run_folder)
     assert (run_folder / "checkpoint.npz").exists()
     assert str(run_folder) in capsys.readouterr().out
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(UserError, match="not finished"):
         tenuto.load(run_folder)
     found, wanted = records_of(quick(breaking, out=run_folder)), records_of(quick(breaking))

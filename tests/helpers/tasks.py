@@ -1,6 +1,7 @@
 """Tiny tasks: agents of the catalogue with networks of a few units."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from tenuto import agents
 from tenuto.actions import BootstrappedQ, DoubleQ
@@ -9,6 +10,7 @@ from tenuto.extensions import SkipQ, Uncertain
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan
 from tenuto.schedules import linear
+from tenuto.settings.family import Row
 
 
 def tiny_task(agent: str, length: int = 5, env: AbstractEnv | None = None, **plan: object) -> Task:
@@ -41,3 +43,9 @@ DISCRETE = (
     *("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn"),
     *("ute-1step", "ute", "ute-adaptive", "full-ensemble", "joint-options", "random"),
 )
+
+
+def small_row(row: Row, parts: Mapping[type, Mapping[str, object]], **plan: object) -> Row:
+    """A setting's hyper-parameters with other fields for some parts, and another plan."""
+    fitted = {part: {**fields, **parts.get(part, {})} for part, fields in row.parts.items()}
+    return dataclasses.replace(row, parts=fitted, plan={**row.plan, **plan})
