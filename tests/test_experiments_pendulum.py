@@ -36,7 +36,6 @@ def small_networks():
     """The settings of the pendulum, with networks and batches that compile and run in no time, and no warm-up."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings.pendulum, "ROWS", small_rows(warmup=0))
-        patch.setattr(settings.pendulum, "EPISODES", EPISODES)
         patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(budget=Budget("episodes", EPISODES)))
         yield
 
