@@ -61,15 +61,15 @@ def train(version: Path, name: str, out: Path) -> None:
 
 
 def digest(folder: Path) -> str:
-    """Of all records and all weights; arrays in the order of their names. Headers are left out, and the clocks at which
-    chunks ended: chunks of slow environments end by the time they take."""
-    found = hashlib.sha256()
+    """Of all records and all weights, whatever their names. Headers are left out, and the clocks at which chunks ended:
+    chunks of slow environments end by the time they take."""
+    found = []
     for file in ("records.npz", "networks.npz"):
         with np.load(folder / file) as arrays:
-            for name in sorted(n for n in arrays.files if not n.startswith("__") and n != "clock"):
-                found.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-                found.update(np.ascontiguousarray(arrays[name]).data)
-    return found.hexdigest()[:16]
+            for name in (n for n in arrays.files if not n.startswith("__") and n != "clock"):
+                array = np.ascontiguousarray(arrays[name])
+                found.append(hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest())
+    return hashlib.sha256("".join(sorted(found)).encode()).hexdigest()[:16]
 
 
 def main(options: Options) -> None:
