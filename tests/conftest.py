@@ -1,7 +1,7 @@
 """Shared by all tests: two CPU devices and a persistent compilation cache."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import jax
@@ -21,12 +21,18 @@ jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("COLUMNS", "160")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Programs are compiled in haste, but not for tests that compare different programs to the last bit (`bitwise`):
+    these, and the fixtures made for them, are compiled as users have it."""
+    with compiler.in_haste(item.get_closest_marker("bitwise") is None):
+        return (yield)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def few_programs_at_a_time(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A process can map only so much memory, and every compiled program takes some. Where programs are compared with
-    one another to the last bit, they are compiled with the emitters that users have."""
-    with compiler.in_haste(request.node.get_closest_marker("bitwise") is None):
-        yield
+def few_programs_at_a_time() -> Iterator[None]:
+    """A process can map only so much memory, and every compiled program takes some."""
+    yield
     jax.clear_caches()
 
 

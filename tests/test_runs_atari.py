@@ -24,8 +24,6 @@ from tenuto.schedules import linear
 from tenuto.trainers import interleave
 from tenuto.trainers.program import EnvError
 
-pytestmark = pytest.mark.bitwise
-
 STEPS, SEEDS = 160, 2
 PUBLISHED = {
     "all_actions": False,

@@ -25,8 +25,6 @@ from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import changed, job_for
 from tenuto.trainers.compiled import CompiledProgram
 
-pytestmark = pytest.mark.bitwise
-
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
 COMMAND = "import os; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); from tenuto.cli import main; main()"
 PAIR = job_for("chain-10", "temporl", seeds=2, episodes=500)
@@ -232,6 +230,7 @@ def test_a_lane_that_diverges_is_named_and_leaves_its_neighbour_as_it_was(tmp_pa
     assert last["diverged"] == [1]
 
 
+@pytest.mark.bitwise
 def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story, run_folder: Path):
     job, devices, chunks = changed(PAIR, seeds=6), jax.local_devices(), []
     assert len(devices) > 1
@@ -246,6 +245,7 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
         np.testing.assert_array_equal(five_in_one, wanted[name][:, :10], err_msg=name)
 
 
+@pytest.mark.bitwise
 def test_a_lane_alone_on_a_device_learns_to_the_same_bits_as_in_company():
     """Else a run whose devices have a lane each goes on differently on fewer devices."""
     tasks = [tiny_task("temporl"), tiny_task("temporl", learning_rate=0.02)]

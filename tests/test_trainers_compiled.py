@@ -23,8 +23,6 @@ from tenuto.schedules import linear
 from tenuto.trainers import compiled
 from tenuto.trainers.compiled import CompiledProgram
 
-pytestmark = pytest.mark.bitwise
-
 AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
 ALONE = ("ddqn", "ute")
 SEED = 7
@@ -66,11 +64,13 @@ def runs():
     return made
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_lane_is_the_same_bit_for_bit_beside_one_other_and_in_a_crowd(runs, agent):
     assert_same(runs[agent, "with one"], runs[agent, "in a crowd"])
 
 
+@pytest.mark.bitwise
 @pytest.mark.parametrize("agent", ALONE)
 def test_a_lane_alone_is_the_same_bit_for_bit_as_in_a_crowd(runs, agent):
     records, state = runs[agent, "alone"]
@@ -85,6 +85,7 @@ def crowd():
     return train([tiny_task("ute")] * 6, COMPANY["in a crowd"])
 
 
+@pytest.mark.bitwise
 def test_lanes_are_the_same_bit_for_bit_on_one_device_and_on_two(crowd):
     assert len(jax.local_devices()) >= 2
     assert_same(crowd, train([tiny_task("ute")] * 6, COMPANY["in a crowd"], devices=jax.local_devices()[:2]))
@@ -135,6 +136,7 @@ def mixed():
     return train(mixed_tasks(), (SEED, SEED, 1), (2,) * 12)
 
 
+@pytest.mark.bitwise
 def test_lanes_with_chains_of_different_lengths_share_one_program_and_keep_their_horizons(mixed):
     records, state = mixed
     before = compiled.run._cache_size()
@@ -153,6 +155,7 @@ def mixed_in_other_chunks():
     return [train(mixed_tasks(), (SEED, SEED, 1), chunks) for chunks in ((6,) * 4, (2, 6, 2, 2, 6, 6))]
 
 
+@pytest.mark.bitwise
 def test_the_size_of_chunks_does_not_matter_to_a_lane_and_its_counts(mixed, mixed_in_other_chunks):
     counts = ("count", "steps", "decisions", "lam", "lengths", "visits")
     for records, state in mixed_in_other_chunks:
@@ -203,6 +206,7 @@ def test_a_lane_of_a_sweep_over_lam_equals_that_lane_of_a_job_with_its_lam_only(
         assert not same(lane_of(swept[0], seed), lane_of(single[0], seed))
 
 
+@pytest.mark.bitwise
 def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_three():
     """At this size XLA rounds a product over two lanes differently from one over three."""
     job = job_for("lava-bridge", "ute", seeds=4, heads=2)

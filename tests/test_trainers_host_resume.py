@@ -51,8 +51,6 @@ from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.runs.records import Records
 from tenuto.types import Option, TimeStep
 
-pytestmark = pytest.mark.bitwise
-
 
 @pytest.fixture(scope="module")
 def trained() -> Trained:

@@ -1,7 +1,7 @@
 """Shared by the tests of Atari: emulators that are watched, agents with small networks, and networks by hand."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -100,6 +100,16 @@ def tiny(agent: str, shared_torso: bool | None = None, env: Atari = SPEC, **plan
 
 START = jax.jit(loop.start)
 LEARN = jax.jit(loop.learn)
+
+
+@jax.jit
+def slow_choice(task: Task, lane: Lane, t: jax.Array) -> tuple[Lane, jax.Array]:
+    """What a lane follows at step t, and whether it decided so just now."""
+    return loop.choose(task, lane, t, loop.draw(task, lane.step_key, t))
+
+
+def emulators(seeds: Sequence[int], purpose: int) -> Watched:
+    return Watched(SPEC, seeds, purpose)
 
 
 @jax.jit
