@@ -19,6 +19,7 @@ os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_leve
 start_jax()
 jax.config.update("jax_num_cpu_devices", 2)
 os.environ.setdefault("COLUMNS", "160")
+MOST_MAPS = 30_000  # of memory: about half of what Linux allows a process
 
 
 @pytest.hookimpl(wrapper=True)
@@ -29,11 +30,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+def many_programs() -> bool:
+    """Whether programs must be forgotten: a process can map only so much memory, and every compiled one takes some."""
+    maps = Path("/proc/self/maps")
+    return not maps.exists() or maps.read_bytes().count(b"\n") > MOST_MAPS
+
+
 @pytest.fixture(scope="module", autouse=True)
-def few_programs_at_a_time() -> Iterator[None]:
-    """A process can map only so much memory, and every compiled program takes some."""
+def programs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Modules share what they compile, but not what was compiled in haste with tests that compare programs."""
+    with_care = any(item.get_closest_marker("bitwise") for item in request.session.items if item.path == request.path)
+    if with_care:
+        jax.clear_caches()
     yield
-    jax.clear_caches()
+    if with_care or many_programs():
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -72,20 +72,20 @@ class Story(NamedTuple):
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     place = tmp_path_factory.mktemp("a folder")  # with a space: the resume command has to quote it
     reference, folder = place / "reference", place / "interrupted"
-    run = ["train", "--env", "chain-10", "--agent", "temporl", "--seeds", "6", "--episodes", "2500", "--out"]
+    run = ["train", "--env", "chain-10", "--agent", "temporl", "--seeds", "6", "--episodes", "1000", "--out"]
     whole = tenuto(*run, str(reference))
     _, problem = whole.communicate()
     assert whole.returncode == 0, problem
 
     killed = tenuto(*run, str(folder), "--checkpoint-seconds", "0")
-    wait_for_lines(killed, folder, 3)
+    wait_for_lines(killed, folder, 2)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL, "the run was over before it could be killed"
     after_kill = {p.name for p in folder.iterdir()}
 
     stopped = tenuto("resume", str(folder), "--checkpoint-seconds", "0")
-    wait_for_lines(stopped, folder, lines(folder) + 3)
+    wait_for_lines(stopped, folder, lines(folder) + 2)
     stopped.send_signal(signal.SIGINT)
     told = stopped.communicate()
     after_stop = {p.name for p in folder.iterdir()}
@@ -116,15 +116,15 @@ def test_a_run_killed_and_stopped_and_resumed_has_the_record_of_one_that_ran_thr
     code, _, problem = story.ended
     assert code == 0, problem
     found, wanted = record(story.folder), record(story.reference)
-    assert wanted["returns"].shape == (6, 2500)
-    assert len(wanted["clock"]) == 25
+    assert wanted["returns"].shape == (6, 1000)
+    assert len(wanted["clock"]) == 10
     assert_same(found, wanted)
 
 
 def test_its_metrics_and_summary_are_those_of_one_that_ran_through(story: Story):
     metrics = [(folder / "metrics.jsonl").read_text() for folder in (story.folder, story.reference)]
     assert metrics[0] == metrics[1]
-    assert [json.loads(line)["step"] for line in metrics[0].splitlines()] == list(range(1800, 45001, 1800))
+    assert [json.loads(line)["step"] for line in metrics[0].splitlines()] == list(range(1800, 18001, 1800))
     found, wanted = (json.loads((f / "summary.json").read_text()) for f in (story.folder, story.reference))
     for timed in (found, wanted):
         assert timed.pop("seconds") > 0
@@ -240,9 +240,9 @@ def test_a_job_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: St
     found, wanted = record(run_folder), record(story.reference)
     for name in recorded.dtypes():
         np.testing.assert_array_equal(found[name], wanted[name][:, :500], err_msg=name)
-    for name in records.PER_STAGE:  # a stage is a fiftieth of 500 episodes here, of 2,500 there
-        five_in_one = found[name].reshape(6, 10, 5, -1).sum(2)
-        np.testing.assert_array_equal(five_in_one, wanted[name][:, :10], err_msg=name)
+    for name in records.PER_STAGE:  # a stage is a fiftieth of 500 episodes here, of 1,000 there
+        two_in_one = found[name].reshape(6, 25, 2, -1).sum(2)
+        np.testing.assert_array_equal(two_in_one, wanted[name][:, :25], err_msg=name)
 
 
 @pytest.mark.bitwise
