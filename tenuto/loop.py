@@ -21,6 +21,7 @@ from tenuto.errors import UserError
 from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, Drawn, Replay
+from tenuto.scales import Gains, Moments, Scales
 from tenuto.types import Event, Nets, Option, Span, TimeStep, Tree
 
 # Folded into a key for draws that only some agents make, so that the others keep their random streams.
@@ -62,6 +63,7 @@ class Networks(NamedTuple):
     action: Nets
     extension: Nets
     lam: Float[Array, ""]  # the lambda to be evaluated by
+    scales: Scales = Scales()  # of the observations
 
 
 class Lane(NamedTuple):
@@ -79,6 +81,7 @@ class Lane(NamedTuple):
     episode_return: Float[Array, ""]
     brain: Brain
     replay: Replay
+    scales: Scales = Scales()
 
 
 class Draws(NamedTuple):
@@ -164,6 +167,17 @@ def start(task: Task, key: Array) -> Lane:
             agent.extension.only_whole,
             env.screens,
         ).show(jnp.int32(0), obs),
+        scales=no_scales(task, obs),
+    )
+
+
+def no_scales(task: Task, obs: Array) -> Scales:
+    """What a lane knows of the sizes of its numbers before its first step. Only vectors of numbers are normalised."""
+    features = jax.eval_shape(task.env.features, obs)
+    vector = features.ndim == 1 and jnp.issubdtype(features.dtype, jnp.floating)
+    return Scales(
+        Moments.empty(features.size) if task.plan.scale_observations and vector else (),
+        Gains.empty() if task.plan.scale_rewards else (),
     )
 
 
@@ -179,10 +193,10 @@ def shares_torso(task: Task) -> bool:
     return task.agent.shared_torso and images and isinstance(task.agent.extension, AbstractLearnedExtension)
 
 
-def look(task: Task, action: Nets, obs: Array) -> tuple[Nets, Array]:
+def look(task: Task, action: Nets, obs: Array, scales: Scales) -> tuple[Nets, Array]:
     """The action networks, and the features that they and the extension's networks read of an observation. With a
     shared torso, these are the layers after it, and its outputs."""
-    x = as_features(task, obs)
+    x = as_features(task, obs, scales)
     return (action.rest, action.torso(x)) if shares_torso(task) else (action, x)
 
 
@@ -191,7 +205,7 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     agent, actions = task.agent, task.env.actions
     choices = agent.extension.choices(actions)
     epsilon = task.plan.epsilon(t, lane.episode)
-    net, x = look(task, lane.brain.action, lane.obs)
+    net, x = look(task, lane.brain.action, lane.obs, lane.scales)
     choice, explored = agent.action.act(net, x, lane.episode_state, epsilon, drawn.action, choices)
     if task.plan.warmup:
         warm = t < task.plan.warmup
@@ -206,14 +220,19 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
 
 def learned(task: Task, lane: Lane) -> Networks:
     """What the lane would act by if it were evaluated now."""
-    return Networks(lane.brain.action, lane.brain.extension, task.agent.lam.best(lane.bandit, lane.lam))
+    return Networks(
+        lane.brain.action,
+        lane.brain.extension,
+        task.agent.lam.best(lane.bandit, lane.lam),
+        lane.scales._replace(reward=()),
+    )
 
 
 def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
     """The option that the agent values most: what it decides when it is evaluated, without exploration (or with a
     little, `Plan.evaluation_epsilon`, where a game could go on for ever otherwise)."""
     agent, actions, epsilon = task.agent, task.env.actions, task.plan.evaluation_epsilon
-    net, x = look(task, networks.action, obs)
+    net, x = look(task, networks.action, obs, networks.scales)
     choice, explored = agent.action.best(net, x, drawn.action, agent.extension.choices(actions)), jnp.bool_(False)
     if epsilon:
         coin, random = drawn.evaluation
@@ -243,6 +262,8 @@ def absorb(
     )
     bandit = pick(over, agent.lam.finish(lane.bandit, episode_return), lane.bandit)
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
+    paid = task.env.pay(step.reward)
+    scales = lane.scales.add(task.env.features(lane.obs), paid, over, task.plan.gamma)
     lane = lane._replace(
         obs=step.obs,
         option=hold.ended(option, over),
@@ -251,7 +272,8 @@ def absorb(
         lam=lam,
         episode=lane.episode + over,
         episode_return=jnp.where(over, 0.0, episode_return),
-        replay=lane.replay.add(t, lane.obs, option, step._replace(reward=task.env.pay(step.reward))),
+        replay=lane.replay.add(t, lane.obs, option, step._replace(reward=paid)),
+        scales=pick(lane.episode < task.plan.episodes, scales, lane.scales),
     )
     return lane, event
 
@@ -266,6 +288,7 @@ def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
         option=lane.option._replace(length=jnp.int32(0), done=jnp.int32(0)),
         episode_return=jnp.float32(0),
         replay=pick(midway, cut, lane.replay).show(t, obs),
+        scales=lane.scales.cut(),
     )
 
 
@@ -332,19 +355,20 @@ def option_gradient(
     together = shares_torso(task)
 
     def value(obs: Array, key: Array) -> Float[Array, ""]:
-        x = as_features(task, obs)
+        x = as_features(task, obs, lane.scales)
         return task.agent.action.value(read.action, brain.target, x, key, choices)
 
     k_values = jax.random.fold_in(key, VALUES)
     values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
-    goals = jax.lax.stop_gradient(spans.reward + spans.discount * values)
+    goals = jax.lax.stop_gradient(lane.scales.pay(spans.reward) + spans.discount * values)
     keys = jax.random.split(k_loss, plan.extension_batch)
 
     def loss(nets: Nets) -> Float[Array, ""]:
         torso, net = nets if together else (lambda x: x, nets)
 
         def one(span: Span, goal: Array, key: Array) -> td.Loss:
-            return extension.loss(net, span._replace(obs=torso(as_features(task, span.obs))), goal, key, actions)
+            x = torso(as_features(task, span.obs, lane.scales))
+            return extension.loss(net, span._replace(obs=x), goal, key, actions)
 
         each, weight = jax.vmap(one)(spans, goals, keys)
         return td.masked_mean(each, weight * found[:, None])
@@ -418,8 +442,9 @@ def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> 
     else:  # a choice is a whole option
         spans, found = replay.sample_spans(key, plan.batch, t, plan.gamma)
         usable = found.astype(jnp.float32)
-    read = jax.vmap(partial(as_features, task))
-    spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs))
+    read = jax.vmap(partial(as_features, task, scales=lane.scales))
+    reward = lane.scales.pay(spans.reward)
+    spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs), reward=reward)
     credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, spans.length)
     return spans._replace(choice=credited), usable
 
@@ -430,7 +455,7 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     assert isinstance(extension, AbstractLearnedExtension)  # Agent checks it
 
     def best(obs: Array, choice: Array) -> Int[Array, ""]:
-        _, x = look(task, lane.brain.action, obs)
+        _, x = look(task, lane.brain.action, obs, lane.scales)
         return extension.best(lane.brain.extension, x, choice, lane.lam, actions)
 
     choices = replay.choice[drawn.start % replay.rows]
@@ -446,7 +471,7 @@ def descend(task: Task, lane: Lane, t: Int[Array, ""], gradient: Nets, net: Nets
     return pick(lane.episode < task.plan.episodes, optax.apply_updates(net, updates), net), state
 
 
-def as_features(task: Task, obs: Array) -> Array:
+def as_features(task: Task, obs: Array, scales: Scales = Scales()) -> Array:
     """An observation as networks read it, in the plan's precision."""
-    x = task.env.features(obs)
+    x = scales.read(task.env.features(obs))
     return x.astype(task.plan.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x

@@ -134,6 +134,18 @@ class MLP(eqx.Module):
         return self.layers[-1](*inputs)
 
 
+def smaller_steps(wide: int, updates: Nets, _: Nets = None) -> Nets:
+    """The updates of networks, smaller for layers of more than `wide` inputs, in proportion. Adam moves every weight by
+    about the learning rate, so a unit's output moves by that times its number of inputs."""
+
+    def smaller(layer: Dense | Array) -> Dense | Array:
+        if not isinstance(layer, Dense):
+            return layer
+        return Dense(layer.weight * min(1.0, wide / layer.weight.shape[-1]), layer.bias)
+
+    return jax.tree.map(smaller, updates, is_leaf=lambda x: isinstance(x, Dense))
+
+
 def last_layers(networks: Nets) -> list[Array]:
     """The weights of every MLP's last layer, which computes in float32 whatever the others do."""
     found = jax.tree.leaves(networks, is_leaf=lambda x: isinstance(x, MLP))

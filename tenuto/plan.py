@@ -1,6 +1,7 @@
 """How an agent learns in a run: discount, exploration, clocks, batches, optimiser and target network."""
 
 from abc import abstractmethod
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from tenuto.errors import UserError
+from tenuto.nets import smaller_steps
 from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
@@ -65,6 +67,9 @@ class Plan(eqx.Module):
     precision: str = eqx.field(static=True, default="float32")  # of an update's products: one of PRECISIONS
     anneal: bool = eqx.field(static=True, default=False)  # the learning rate falls to 0 over the run's `steps`
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
+    scale_observations: bool = eqx.field(static=True, default=False)  # by their mean and spread so far (`scales.py`)
+    scale_rewards: bool = eqx.field(static=True, default=False)  # by the size of the largest return so far
+    wide: int | None = eqx.field(static=True, default=None)  # inputs of a layer, beyond which its steps are smaller
 
     def __check_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -87,4 +92,6 @@ class Plan(eqx.Module):
     @property
     def optimiser(self) -> optax.GradientTransformation:
         adam = optax.adam(self.learning_rate)
-        return adam if self.clip is None else optax.chain(optax.clip(self.clip), adam)
+        parts = [] if self.clip is None else [optax.clip(self.clip)]
+        parts += [adam] if self.wide is None else [adam, optax.stateless(partial(smaller_steps, self.wide))]
+        return adam if len(parts) == 1 else optax.chain(*parts)

@@ -115,7 +115,7 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
         spelled = next(iter(content["hyperparameters"].values()))["env"]
         if given.spec is None:
             given = dataclasses.replace(given, spec=_spec_of(content["job"]["env"], spelled))
-        job = jobs.from_json(content["job"], given)
+        job = jobs.with_stored(jobs.from_json(content["job"], given), content["hyperparameters"])
         if given.agent is not None:
             differing = differences(content["job"].get("composition"), job.to_json().get("composition"))
             if differing:

@@ -180,6 +180,16 @@ def resolve(request: Request, given: Given = Given(), maps: Sequence[Sequence[st
     return Job(request, rows, given, family, lanes, _tasks(request, lanes, bases), bases)
 
 
+def with_stored(job: Job, hyperparameters: Mapping[str, Any]) -> Job:
+    """The job with the hyper-parameters that its folder was made with (`Job.hyperparameters`): a setting may have
+    changed since, and a run keeps its own."""
+    bases = {}
+    for (name, base), stored in zip(job.bases.items(), hyperparameters.values(), strict=True):
+        agent = base.agent if job.given.agent is not None else serial.from_json(stored["agent"])
+        bases[name] = dataclasses.replace(base, agent=agent, plan=serial.from_json(stored["plan"]))
+    return dataclasses.replace(job, bases=bases, tasks=_tasks(job.request, job.lanes, bases))
+
+
 def _check_environment(request: Request, given: Given) -> None:
     """Refuse fields that do not apply to this kind of environment."""
     atari, on_host = registry.is_atari(request.envs[0]), _on_host(request, given)

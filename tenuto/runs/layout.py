@@ -1,7 +1,7 @@
 """The file format of runs: the sections of a checkpoint, the version of its names, and how older versions are read.
 
 Names of fields are a file format: an array of a checkpoint is named by its path in the tree of lanes, a part in
-config.json by its class. A change that renames a stored field adds the old name here.
+config.json by its class. A change that renames or adds a stored field says so here.
 """
 
 import re
@@ -28,6 +28,12 @@ FIELDS: tuple[tuple[int, str, str, str], ...] = (
     (1, "Agent", "one_eye", "shared_torso"),
     (1, "Plan", "slip", "evaluation_epsilon"),
     (1, "Atari", "sticky_when_judged", "sticky_in_evaluation"),
+)
+# (last version, name of the class, a field that it did not have, what leaving it out meant)
+ADDED: tuple[tuple[int, str, str, Any], ...] = (
+    (2, "Plan", "scale_observations", False),
+    (2, "Plan", "scale_rewards", False),
+    (2, "Plan", "wide", None),
 )
 RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # prefixes of the names of arrays in a checkpoint
 
@@ -103,4 +109,5 @@ def _renamed(spelled: Any, version: int) -> Any:
     for last, part, old, new in FIELDS:
         if version <= last and fields.get("is") == part and old in fields:
             fields = {new if name == old else name: value for name, value in fields.items()}
-    return fields
+    added = {name: value for last, part, name, value in ADDED if version <= last and fields.get("is") == part}
+    return fields | added

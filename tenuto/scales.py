@@ -1,0 +1,88 @@
+"""The sizes of an environment's numbers, learned by a lane as it goes: networks read numbers near 1 and predict values
+of one size, whatever units the environment has."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tenuto.types import Scalar
+
+VALUE_SIZE = 10.0  # of the largest return that was seen, as values are learned: large beside what networks begin with
+TAIL = 4.0  # spreads at most, from the mean to the farthest number seen
+TINY = 1e-6
+
+
+class Moments(NamedTuple):
+    """Mean and spread of each number of an observation, over all steps so far."""
+
+    steps: Float[Array, ""]
+    mean: Float[Array, " size"]
+    squares: Float[Array, " size"]  # sum of squared deviations from the mean
+    farthest: Float[Array, " size"]  # the greatest deviation seen
+
+    @classmethod
+    def empty(cls, size: int) -> "Moments":
+        zeros = jnp.zeros(size)
+        return cls(jnp.float32(0), zeros, zeros, zeros)
+
+    def add(self, x: Float[Array, " size"]) -> "Moments":
+        """With one observation more (Welford, 1962)."""
+        steps = self.steps + 1
+        before = x - self.mean
+        mean = self.mean + before / steps
+        after = x - mean
+        return Moments(steps, mean, self.squares + before * after, jnp.maximum(self.farthest, jnp.abs(after)))
+
+    def normalise(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
+        """The observation in spreads from the mean. A number that is nearly always the same has a small standard
+        deviation, and would become huge when it changes: its spread is a share of its farthest deviation."""
+        deviation = jnp.sqrt(self.squares / jnp.maximum(self.steps, 1.0))
+        spread = jnp.maximum(deviation, self.farthest / TAIL)
+        return jnp.where(spread > TINY, (x - self.mean) / jnp.maximum(spread, TINY), 0.0)
+
+
+class Gains(NamedTuple):
+    """How large discounted returns are."""
+
+    current: Float[Array, ""]  # the episode's rewards so far, each discounted by the steps since
+    largest: Float[Array, ""]  # size of the largest such sum, of either sign
+
+    @classmethod
+    def empty(cls) -> "Gains":
+        return cls(jnp.float32(0), jnp.float32(0))
+
+    def add(self, reward: Float[Array, ""], over: Bool[Array, ""], gamma: Scalar) -> "Gains":
+        """With one reward more; `over`: it was the episode's last."""
+        current = gamma * self.current + reward
+        return Gains(jnp.where(over, 0.0, current), jnp.maximum(self.largest, jnp.abs(current)))
+
+    def factor(self) -> Float[Array, ""]:
+        """What rewards are multiplied by, so that the largest return has VALUE_SIZE; 1 until there was a reward."""
+        return jnp.where(self.largest > TINY, VALUE_SIZE / jnp.maximum(self.largest, TINY), 1.0)
+
+
+class Scales(NamedTuple):
+    """What a lane knows of both; `()` for what is not scaled."""
+
+    obs: Moments | tuple[()] = ()
+    reward: Gains | tuple[()] = ()
+
+    def add(self, x: Array, reward: Float[Array, ""], over: Bool[Array, ""], gamma: Scalar) -> "Scales":
+        """After a step from an observation that networks read as x."""
+        return Scales(
+            self.obs.add(x) if isinstance(self.obs, Moments) else (),
+            self.reward.add(reward, over, gamma) if isinstance(self.reward, Gains) else (),
+        )
+
+    def read(self, x: Array) -> Array:
+        """An observation as networks read it."""
+        return self.obs.normalise(x) if isinstance(self.obs, Moments) else x
+
+    def pay(self, reward: Array) -> Array:
+        """Rewards as values are learned from them."""
+        return reward * self.reward.factor() if isinstance(self.reward, Gains) else reward
+
+    def cut(self) -> "Scales":
+        """After an episode was cut short from outside."""
+        return self._replace(reward=self.reward._replace(current=jnp.float32(0))) if self.reward else self

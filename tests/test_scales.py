@@ -1,0 +1,149 @@
+"""Sizes of numbers are learned as a lane goes; then the units of an environment do not matter."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Array, PyTree
+
+from helpers.tasks import tiny_task
+from helpers.trees import assert_same
+from tenuto.envs import AbstractEnv, Chain
+from tenuto.nets import MLP, smaller_steps
+from tenuto.scales import TAIL, VALUE_SIZE, Gains, Moments, Scales
+from tenuto.spaces import Discrete
+from tenuto.trainers.compiled import CompiledProgram
+from tenuto.types import TimeStep
+
+NUMBERS = st.lists(st.integers(-1000, 1000), min_size=3, max_size=40)
+SCALED = {"scale_observations": True, "scale_rewards": True}
+
+
+def after(numbers: np.ndarray) -> Moments:
+    return jax.lax.scan(lambda m, x: (m.add(x), None), Moments.empty(numbers.shape[1]), jnp.asarray(numbers))[0]
+
+
+def gained(rewards: list[float], ends: list[bool], gamma: float) -> Gains:
+    gains = Gains.empty()
+    for reward, over in zip(rewards, ends, strict=True):
+        gains = gains.add(jnp.float32(reward), jnp.bool_(over), gamma)
+    return gains
+
+
+@given(NUMBERS)
+@settings(max_examples=25, deadline=None)
+def test_mean_and_deviation_are_those_of_all_observations(numbers: list[int]):
+    x = np.asarray(numbers, np.float32)[:, None]
+    moments = after(x)
+    np.testing.assert_allclose(moments.mean, x.mean(0), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(moments.squares / moments.steps, x.var(0), rtol=1e-3, atol=1e-2)
+
+
+@given(NUMBERS, st.integers(-900, 900), st.sampled_from((0.01, 3.0, 250.0)))
+@settings(max_examples=25, deadline=None)
+def test_an_observation_reads_the_same_in_any_units(numbers: list[int], zero: int, unit: float):
+    x = np.asarray(numbers, np.float32)[:, None]
+    plain, other = (jax.vmap(after(y).normalise)(y) for y in (x, unit * x + zero))
+    np.testing.assert_allclose(plain, other, atol=0.05)
+
+
+def test_what_never_changes_reads_as_nothing_and_what_rarely_does_stays_small():
+    rare = np.zeros((1000, 2), np.float32)
+    rare[700, 1] = 30.0
+    moments = after(rare)
+    read = jax.vmap(moments.normalise)(jnp.asarray(rare))
+    assert not np.asarray(read[:, 0]).any()
+    assert read[700, 1] == pytest.approx(TAIL, rel=0.01)  # by its standard deviation it would be 31.6
+
+
+def test_before_the_first_step_everything_reads_as_nothing():
+    assert not np.asarray(Moments.empty(3).normalise(jnp.asarray([5.0, -1.0, 0.0]))).any()
+
+
+def test_the_largest_discounted_return_has_one_size_whatever_the_rewards():
+    rewards, ends = [1.0, 1.0, 1.0, -8.0, 0.5], [False, False, True, False, True]
+    for unit in (0.001, 1.0, 100.0):
+        gains = gained([unit * r for r in rewards], ends, 0.5)
+        assert gains.largest == pytest.approx(8.0 * unit)  # 1.75 in the first episode, -8 and -3.5 in the second
+        assert gains.factor() * gains.largest == pytest.approx(VALUE_SIZE)
+
+
+def test_rewards_are_as_they_are_until_there_is_one_and_with_no_scales():
+    assert gained([0.0, 0.0], [False, True], 0.9).factor() == 1
+    assert Scales().pay(jnp.float32(3)) == 3
+    assert Scales().read(jnp.float32(3)) == 3
+
+
+class OtherUnits(AbstractEnv):
+    """A chain that shows and pays its numbers in other units; powers of two, by which no digit of a number changes."""
+
+    chain: Chain
+    unit: float
+    paid: float
+
+    @property
+    def actions(self) -> Discrete:
+        return self.chain.actions
+
+    @property
+    def obs_size(self) -> int:
+        return self.chain.obs_size
+
+    @property
+    def places(self) -> int:
+        return self.chain.places
+
+    @property
+    def worst_return(self) -> float:
+        return 0.0
+
+    @property
+    def best_return(self) -> float:
+        return self.paid * self.chain.best_return
+
+    def shortest_episode(self) -> int:
+        return self.chain.shortest_episode()
+
+    def longest_episode(self) -> int:
+        return self.chain.longest_episode()
+
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
+        return self.chain.reset(key)
+
+    def step(self, state: PyTree, action: Array, key: Array) -> tuple[PyTree, TimeStep]:
+        state, seen = self.chain.step(state, action, key)
+        return state, seen._replace(reward=self.paid * seen.reward)
+
+    def features(self, obs: Array) -> Array:
+        return self.unit * self.chain.features(obs)
+
+    def place(self, state: PyTree) -> Array:
+        return self.chain.place(state)
+
+
+def test_a_lane_learns_the_same_bits_in_any_units_and_keeps_what_it_acts_by():
+    """Lanes of one program, in a chain's own units and in others."""
+    units = ((1.0, 1.0), (1024.0, 1.0), (1.0, 1 / 64), (0.125, 512.0))
+    tasks = [tiny_task("ute", env=OtherUnits(Chain(5), shown, paid), episodes=9, **SCALED) for shown, paid in units]
+    program = CompiledProgram(tasks, [3] * len(tasks))
+    program.begin()
+    program.advance(9)
+    networks = program.networks()
+    program.advance(2)  # after the last episode nothing is learned, of sizes neither
+    assert_same(networks, program.networks())
+    plain = jax.tree.map(lambda x: x[0], networks)
+    assert plain.scales.reward == ()
+    for lane in range(1, len(units)):
+        other = jax.tree.map(lambda x, lane=lane: x[lane], networks)
+        assert_same(plain._replace(scales=()), other._replace(scales=()))
+        np.testing.assert_array_equal(other.scales.obs.mean, units[lane][0] * plain.scales.obs.mean)
+
+
+def test_layers_of_many_inputs_take_smaller_steps_in_proportion():
+    net = MLP((512, 4, 3), jax.random.key(0))
+    first, last = smaller_steps(128, net).layers
+    np.testing.assert_array_equal(first.weight, net.layers[0].weight / 4)
+    np.testing.assert_array_equal(first.bias, net.layers[0].bias)
+    assert_same(last, net.layers[1])
