@@ -18,7 +18,7 @@ from tenuto import Agent
 from tenuto.actions import Uniform
 from tenuto.envs import registry
 from tenuto.envs.gym.export import CompiledEnv
-from tenuto.envs.minatar import GAMES, AbstractMinAtar, minatar
+from tenuto.envs.minatar import GAMES, AbstractMinAtar, minatar, seaquest
 from tenuto.envs.minatar.base import DOWN, FIRE, LEFT, NOOP, RIGHT, UP
 from tenuto.errors import UserError
 from tenuto.extensions import Joint
@@ -52,15 +52,17 @@ def keep_firing(game: Any, key: Any) -> Any:
 
 
 def rescue_divers(game: Any, key: Any) -> Any:
-    """After divers, then up and down: with fewer than none it may come up as often as it likes."""
+    """After divers, then up and down, which it may with fewer than none; and when the sea is full, it shoots."""
     newest = jnp.where(game.divers.there[1], 1, 0)
     row, column = game.divers.row[newest], game.divers.column[newest]
     aside = jnp.where(column > game.column, RIGHT, LEFT)
     to_diver = jnp.where(row > game.row, DOWN, jnp.where(row < game.row, UP, aside))
     full = (game.crew == 6) | ((game.crew < 0) & (game.time % 600 < 100))
+    fights = jnp.where(game.shot_in == 0, FIRE, jnp.where(game.row < 4, DOWN, wander(game, key)))
     low = jnp.where(jax.random.bernoulli(key), FIRE, jnp.where(game.row > 1, NOOP, DOWN))
     wanders = jnp.where(game.divers.there.any(), to_diver, low)
-    return jnp.where(full, jnp.where(game.row > 0, UP, DOWN), wanders)
+    peaceful = jnp.where(full, jnp.where(game.row > 0, UP, DOWN), wanders)
+    return jnp.where(game.spawn_every == 1, fights, peaceful)
 
 
 def wander(game: Any, key: Any) -> Any:
@@ -217,6 +219,22 @@ def test_every_step_is_that_of_the_package(played: tuple[str, list[Lane], Any, R
                 begin(theirs, steps.start_chance[t])
                 np.testing.assert_array_equal(steps.start_seen[t], theirs.state())
                 time = 0
+
+
+def test_of_two_divers_in_the_agents_cell_the_newest_has_the_last_seat():
+    """This is rare, so it is set up: one swims to the right and one to the left, and both are where the agent is."""
+    pytest.importorskip("minatar")
+    theirs = theirs_of("seaquest", Lane(minatar("seaquest"), KEY, 0.0, False), np.zeros(0, np.float32))
+    theirs.random.numbers = deque([np.float32(1)])
+    theirs.env.divers = [[5, 3, True, 0], [5, 3, False, 2]]
+    theirs.env.diver_count, theirs.env.sub_x, theirs.env.sub_y = 5, 5, 3
+    theirs.act(NOOP)
+    assert (theirs.env.diver_count, theirs.env.divers) == (6, [[6, 3, True, 5]])
+    row, column = jnp.int32([3, 3]), jnp.int32([5, 5])
+    divers = seaquest.Divers(jnp.bool_([True, True]), row, column, jnp.bool_([True, False]), jnp.int32([0, 2]))
+    divers, crew = seaquest.pick_up(divers, jnp.int32(5), (jnp.int32(3), jnp.int32(5)))
+    assert (int(crew), divers.there.tolist()) == (6, [True, False])
+    assert (int(divers.column[0]), int(divers.move_in[0])) == (6, 5)
 
 
 # ---- What these games have seen

@@ -259,19 +259,18 @@ def fire(
 
 
 def shoot(shots: Shots, enemies: Enemies) -> tuple[Shots, Enemies, Int[Array, ""]]:
-    """Shots fly on, and each takes one of the enemies it meets: a fish before a submarine, the oldest first."""
+    """Shots fly on, and each takes an enemy that it meets."""
     column = shots.column + heading(shots.right)
     shots = shots._replace(column=column, there=shots.there & (column >= 0) & (column < SIDE))
-    return strike(shots, enemies, enemies.there, enemies.born + jnp.where(enemies.armed, LATE, 0))
+    return strike(shots, enemies, enemies.there)
 
 
-def strike(
-    shots: Shots, enemies: Enemies, exposed: Bool[Array, "30"], rank: Int[Array, "30"]
-) -> tuple[Shots, Enemies, Int[Array, ""]]:
-    """Each shot and the one of the exposed enemies in its cell that has the least rank are gone; how many enemies."""
+def strike(shots: Shots, enemies: Enemies, exposed: Bool[Array, "30"]) -> tuple[Shots, Enemies, Int[Array, ""]]:
+    """Each shot and one of the exposed enemies in its cell are gone, a fish before a submarine, the oldest first; how
+    many enemies."""
     same = (shots.row[:, None] == enemies.row) & (shots.column[:, None] == enemies.column)
     meets = shots.there[:, None] & exposed & same  # (shots, enemies)
-    ranks = jnp.where(meets, rank, NEVER)
+    ranks = jnp.where(meets, enemies.born + jnp.where(enemies.armed, LATE, 0), NEVER)
     taken = meets & (ranks == ranks.min(1, keepdims=True))
     gone = taken.any(0)
     return (
@@ -300,8 +299,8 @@ def pick_up(divers: Divers, crew: Int[Array, ""], here: Met) -> tuple[Divers, In
 def move_enemies(
     shots: Shots, enemies: Enemies, these: Bool[Array, "30"], move_every: Int[Array, ""], here: Met
 ) -> tuple[Shots, Enemies, Int[Array, ""], Bool[Array, ""]]:
-    """These enemies move; of those that come into a shot's way the newest is gone. How many are, and whether any met
-    the agent."""
+    """These enemies move, and one that comes into a shot's cell is gone: no two come into a cell in the same step, for
+    they do not appear together and all move as often. How many are gone, and whether any met the agent."""
     moves = these & (enemies.move_in == 0)
     column = enemies.column + jnp.where(moves, heading(enemies.right), 0)
     in_row = these & (enemies.row == here[0])
@@ -311,7 +310,7 @@ def move_enemies(
         there=enemies.there & (column >= 0) & (column < SIDE),
         move_in=jnp.where(moves, move_every, enemies.move_in - these),
     )
-    shots, left, paid = strike(shots, moved, moves & moved.there & ~met, -enemies.born)
+    shots, left, paid = strike(shots, moved, moves & moved.there & ~met)
     return shots, left, paid, (met | (in_row & (enemies.column == here[1]))).any()
 
 
