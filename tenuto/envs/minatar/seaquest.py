@@ -107,7 +107,7 @@ class Seaquest(AbstractMinAtar):
 
     @property
     def looks(self) -> tuple[Look, ...]:
-        boat = Look(">", BLUE, 3), Look("=", SKY, 3), Look("-", BLACK, 2)
+        boat = Look("@", BLUE, 3), Look("=", SKY, 3), Look("-", BLACK, 2)
         enemies = Look("'", PALE, 0), Look("!", RED, 2), Look("f", ORANGE), Look("s", PINK)
         return *boat, *enemies, Look("o", GREY), Look("*", YELLOW, 2), Look("d", GREEN)
 
