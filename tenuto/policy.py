@@ -31,7 +31,7 @@ class Policy:
         self._networks = networks
         self._codec = Codec.from_spec(task.env) if isinstance(task.env, GymSpec) else None
         self._key, self._calls = jax.random.key(seed), 0
-        example = task.env.reset(jax.random.key(0))[1]
+        example = task.env.unpack(task.env.reset(jax.random.key(0))[1])
         self._shape, self._dtype = example.shape, example.dtype
 
     @property
@@ -66,7 +66,7 @@ class Policy:
                 raise ValueError(f"the observation is {array}, not a number from 0 to {size - 1}")
         except (TypeError, ValueError, OverflowError) as problem:
             raise UserError(f"the policy cannot read this: {problem}") from None
-        return array
+        return np.asarray(self.task.env.pack(array))
 
     def is_batch(self, obs: Any) -> bool:
         """Whether this is a batch of observations: every part of it has a leading axis more."""

@@ -107,7 +107,7 @@ def _measure(job: Job) -> tuple[str, str, str]:
         episodes = job.request.evaluation_episodes
         caption = f"mean over the last third of training, {episodes} episodes an evaluation"
         return "evaluation", "return without exploration", caption
-    if isinstance(job.env, AbstractEnv):
+    if isinstance(job.env, AbstractEnv) and job.env.has_scores:
         worst, best = job.env.worst_return, job.env.best_return
         return "auc", "normalised AUC", f"mean training return, {worst:g} counted as 0 and {best:g} as 1"
     return "mean_return", "training return", "mean over all episodes, exploration included"

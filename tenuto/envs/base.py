@@ -1,8 +1,10 @@
 """What the loop needs to know of an environment; and environments as pure functions, which the loop resets."""
 
+import math
 from abc import abstractmethod
 
 import equinox as eqx
+from jax.typing import ArrayLike
 from jaxtyping import Array, Int, PyTree
 
 from tenuto.spaces import AbstractSpace
@@ -55,6 +57,14 @@ class AbstractSpec(eqx.Module):
         """The part of an observation that the environment showed last."""
         return obs
 
+    def unpack(self, obs: Array) -> Array:
+        """An observation as users see it, where replay keeps it in a smaller form."""
+        return obs
+
+    def pack(self, seen: ArrayLike) -> ArrayLike:
+        """An observation as replay keeps it, from how users see it."""
+        return seen
+
     @abstractmethod
     def reset(self, key: Array) -> tuple[PyTree, Array]:
         """A new state and its observation; zeros where the environment is outside of the program."""
@@ -80,7 +90,12 @@ class AbstractEnv(AbstractSpec):
     @property
     @abstractmethod
     def best_return(self) -> float:
-        """The greatest undiscounted return of an episode: a score of 1."""
+        """The greatest undiscounted return of an episode: a score of 1. Infinite where none is known."""
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether returns can be told as scores between 0 and 1."""
+        return math.isfinite(self.best_return - self.worst_return)
 
     @abstractmethod
     def shortest_episode(self) -> int:

@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,9 +185,11 @@ class Lava(AbstractEnv):
         raise UserError(f"unknown render mode '{mode}': use ansi or rgb_array")
 
 
-def picture(letters: Sequence[str], shape: tuple[int, int]) -> UInt8[np.ndarray, "height width 3"]:
+def picture(
+    letters: Sequence[str], shape: tuple[int, int], colours: Mapping[str, tuple[int, int, int]] = COLOURS
+) -> UInt8[np.ndarray, "height width 3"]:
     """Each letter as a tile of its colour, with a thin line between tiles."""
-    pixels = np.asarray([COLOURS[c] for c in letters], np.uint8).reshape(*shape, 3)
+    pixels = np.asarray([colours[c] for c in letters], np.uint8).reshape(*shape, 3)
     pixels = pixels.repeat(TILE, axis=0).repeat(TILE, axis=1)
     pixels[::TILE] = pixels[:, ::TILE] = 255
     return pixels

@@ -28,6 +28,7 @@ class Listed(NamedTuple):
 
 
 LAVA_MAPS = ("cliff", "bridge", "zigzag")
+MINATAR_GAMES = ("breakout", "asterix", "freeway", "seaquest", "space_invaders")
 LISTED = (
     Listed(
         "chain-N",
@@ -71,6 +72,14 @@ LISTED = (
         ("pendulum-v0",),
         family="pendulum",
         gymnasium="Pendulum",
+    ),
+    Listed(
+        "minatar-GAME",
+        f"MinAtar, Atari games on a small grid: {', '.join(f'minatar-{name}' for name in MINATAR_GAMES)}",
+        f"minatar-({'|'.join(MINATAR_GAMES)})",
+        "tenuto.envs.minatar:minatar",
+        tuple(f"minatar-{name}" for name in MINATAR_GAMES),
+        gymnasium="MinAtar",
     ),
     Listed(
         "atari-GAME",

@@ -348,7 +348,7 @@ def finish(job: Job, folder: Path, kept: Records, program: Program, seconds: flo
 def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.ndarray]:
     """The numbers of each lane in the summary; NaN where there is none."""
     scores = np.full(len(kept["count"]), np.nan)
-    if isinstance(env, AbstractEnv):
+    if isinstance(env, AbstractEnv) and env.has_scores:
         scores = records.auc(kept["returns"], env.worst_return, env.best_return)
     return {
         "auc": scores,

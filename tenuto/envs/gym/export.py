@@ -19,12 +19,14 @@ Observation = np.ndarray | np.int64
 
 @jax.jit
 def _reset(env: AbstractEnv, key: Array) -> tuple[PyTree, Array]:
-    return env.reset(key)
+    state, obs = env.reset(key)
+    return state, env.unpack(obs)
 
 
 @jax.jit
 def _step(env: AbstractEnv, state: PyTree, action: Array, key: Array) -> tuple[PyTree, TimeStep]:
-    return env.step(state, action, key)
+    state, seen = env.step(state, action, key)
+    return state, seen._replace(obs=env.unpack(seen.obs))
 
 
 class CompiledEnv(gymnasium.Env):
@@ -75,10 +77,12 @@ def _observations(env: AbstractEnv) -> theirs.Space:
     if isinstance(env, Pendulum):
         most = np.asarray([1.0, 1.0, 8.0], np.float32)
         return theirs.Box(-most, most)
-    example = jax.eval_shape(env.reset, jax.random.key(0))[1]
+    example = jax.eval_shape(_reset, env, jax.random.key(0))[1]
     if not example.shape and not np.issubdtype(example.dtype, np.floating):
         assert isinstance(env.obs_size, int)  # a whole number stands for a one-hot vector of this size
         return theirs.Discrete(env.obs_size)
+    if example.dtype == bool:
+        return theirs.Box(0, 1, example.shape, np.uint8)
     if np.issubdtype(example.dtype, np.integer):
         top = 1 if isinstance(env, Chain) else np.iinfo(example.dtype).max
         return theirs.Box(0, top, example.shape, example.dtype)
