@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tenuto import hold, loop, recorded
 from tenuto.envs import AbstractEnv
@@ -21,9 +21,10 @@ from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import NEVER
 from tenuto.trainers import program
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, Evaluation, Running, State
-from tenuto.types import Event, Result, Tree
+from tenuto.types import Event, Option, Result, Tree
 
 EMPTY: Mapping[str, np.ndarray] = {}
+BLOCK = 64  # steps of an evaluation between two looks at whether its episodes are over
 UNROLL = {"gpu": 4}  # steps per turn of the inner loop: a GPU is a third faster for it, a CPU only compiles longer
 
 
@@ -126,35 +127,57 @@ def evaluate(tasks: Task, lanes: Lane, keys: Array, t: Int[Array, ""], *, episod
     return jax.vmap(one_lane)(tasks, lanes, keys)
 
 
+class Playing(NamedTuple):
+    """An episode of an evaluation as it goes. Nothing is counted after its end."""
+
+    state: PyTree
+    obs: Array
+    option: Option
+    over: Bool[Array, ""]
+    total: Float[Array, ""]
+    steps: Int[Array, ""]
+    decisions: Int[Array, ""]
+
+
 def play(
     task: Task, networks: Networks, key: Array, t: Int[Array, ""], longest: int
 ) -> tuple[Float[Array, ""], Int[Array, ""], Int[Array, ""]]:
-    """One episode without exploration: its return, steps and decisions. Its start depends on the key, not on t."""
+    """One episode without exploration: its return, steps and decisions. Its start depends on the key, not on t.
+
+    It goes in blocks of steps until the episode is over: most episodes are far shorter than the longest, and to ask
+    after every step would make a GPU wait for the host.
+    """
     k_start, k_play = jax.random.split(key)
     state, obs = task.env.reset(k_start)
     k_play = jax.random.fold_in(k_play, t)
 
-    def step(carry: tuple[Any, ...], clock: Int[Array, ""]) -> tuple[tuple[Any, ...], None]:
-        state, obs, option, over, total, steps, decisions = carry
+    def step(now: Playing, clock: Int[Array, ""]) -> tuple[Playing, None]:
         drawn = loop.draw(task, k_play, clock)
-        option, due = hold.follow(option, loop.decide_best(task, networks, obs, drawn))
-        state, seen = compiled_env(task).step(state, option.action, drawn.env)
-        total = total + jnp.where(over, 0.0, seen.reward)
-        steps, decisions = steps + ~over, decisions + (due & ~over)
-        return (
+        option, due = hold.follow(now.option, loop.decide_best(task, networks, now.obs, drawn))
+        state, seen = compiled_env(task).step(now.state, option.action, drawn.env)
+        then = Playing(
             state,
             seen.obs,
             hold.stepped(option),
-            over | seen.terminated | seen.truncated,
-            total,
-            steps,
-            decisions,
-        ), None
+            over=now.over | seen.terminated | seen.truncated,
+            total=now.total + jnp.where(now.over, 0.0, seen.reward),
+            steps=now.steps + ~now.over,
+            decisions=now.decisions + (due & ~now.over),
+        )
+        return then, None
 
+    def block(carry: tuple[Array, Playing]) -> tuple[Array, Playing]:
+        clock, now = carry
+        return clock + size, jax.lax.scan(step, now, clock + jnp.arange(size))[0]
+
+    def goes_on(carry: tuple[Array, Playing]) -> Bool[Array, ""]:
+        return ~carry[1].over & (carry[0] < longest)
+
+    size = -(-longest // -(-longest // BLOCK))  # blocks of one size
     zero = jnp.int32(0)
-    begun = (state, obs, loop.no_option(task), jnp.bool_(False), jnp.float32(0), zero, zero)
-    (*_, total, steps, decisions), _ = jax.lax.scan(step, begun, jnp.arange(longest))
-    return total, steps, decisions
+    begun = Playing(state, obs, loop.no_option(task), jnp.bool_(False), jnp.float32(0), zero, zero)
+    played = jax.lax.while_loop(goes_on, block, (zero, begun))[1]
+    return played.total, played.steps, played.decisions
 
 
 def compiled_env(task: Task) -> AbstractEnv:
