@@ -14,19 +14,20 @@ from tenuto.envs.registry import LISTED
 if TYPE_CHECKING:
     from tenuto.agents import Agent
     from tenuto.api import Run, load, train
+    from tenuto.envs.gymnax import from_gymnax
     from tenuto.errors import UserError
     from tenuto.plan import Plan
     from tenuto.policy import Policy
     from tenuto.trainers.compiled import make_train
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "Plan", "Policy", "Run", "UserError", "load", "make_train", "train"]
+__all__ = ["Agent", "Plan", "Policy", "Run", "UserError", "from_gymnax", "load", "make_train", "train"]
 
 # Where each public name lives. It is imported when it is first used: `tenuto --help` needs no JAX.
 _HOMES = {
     **dict.fromkeys(("train", "load", "Run"), "tenuto.api"),
     **{"Policy": "tenuto.policy", "Agent": "tenuto.agents", "Plan": "tenuto.plan", "UserError": "tenuto.errors"},
-    "make_train": "tenuto.trainers.compiled",
+    **{"make_train": "tenuto.trainers.compiled", "from_gymnax": "tenuto.envs.gymnax"},
 }
 
 # Our compiled environments, as Gymnasium's; what they need is imported when one is made.

@@ -30,15 +30,18 @@ KNOWN: dict[str, type] = {
 }
 
 
+PLAIN = str | int | float | bool | dict | None
+
+
 def to_json(part: Any) -> Any:
     """The class of a part and all its fields, down to numbers and strings."""
     if isinstance(part, np.ndarray | np.generic) or hasattr(part, "__array__"):
         return np.asarray(part).tolist()
     if isinstance(part, list | tuple):
         return [to_json(x) for x in part]
-    if not dataclasses.is_dataclass(part):
-        return part
     kind = type(part)
+    if not dataclasses.is_dataclass(part):
+        return part if isinstance(part, PLAIN) else f"{kind.__module__}.{kind.__qualname__}"
     name = kind.__name__ if KNOWN.get(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
     return {"is": name} | {f.name: to_json(getattr(part, f.name)) for f in dataclasses.fields(part)}
 
