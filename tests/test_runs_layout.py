@@ -1,5 +1,6 @@
 """What an older version wrote to disk: `data/format1` was made by the version before the names in it changed."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 
 import tenuto
 from helpers.trees import assert_same
-from tenuto import UserError
-from tenuto.runs import folders, layout, runner, serial, storage
+from tenuto import UserError, settings
+from tenuto.runs import folders, jobs, layout, runner, serial, storage
 
 OLD = Path(__file__).parent / "data" / "format1"
 
@@ -82,3 +83,15 @@ def test_every_new_name_that_a_migration_gives_is_a_name_of_this_version():
         fields = known[part].__dataclass_fields__
         assert now in fields
         assert old not in fields
+
+
+@pytest.mark.parametrize("copied", ["stopped_compiled"], indirect=True)
+def test_a_run_keeps_the_hyperparameters_it_was_made_with(copied: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also where the setting of that name has other numbers now; a new run in its folder is refused."""
+    stored = layout.read_config(copied / "config.json")["hyperparameters"]
+    row = settings.chain.RELEASED_UTE
+    monkeypatch.setitem(settings.chain.RELEASED, "ute", dataclasses.replace(row, plan={**row.plan, "gamma": 0.5}))
+    job = folders.load_job(copied)
+    assert job.hyperparameters() == stored
+    with pytest.raises(UserError, match=r"other hyper-parameters of the same name .*gamma 0\.99 there, 0\.5 now"):
+        folders.claim(jobs.resolve(job.request, job.given), copied)

@@ -183,6 +183,8 @@ def resolve(request: Request, given: Given = Given(), maps: Sequence[Sequence[st
 def with_stored(job: Job, hyperparameters: Mapping[str, Any]) -> Job:
     """The job with the hyper-parameters that its folder was made with (`Job.hyperparameters`): a setting may have
     changed since, and a run keeps its own."""
+    if hyperparameters == job.hyperparameters():
+        return job
     bases = {}
     for (name, base), stored in zip(job.bases.items(), hyperparameters.values(), strict=True):
         agent = base.agent if job.given.agent is not None else serial.from_json(stored["agent"])
