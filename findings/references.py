@@ -111,19 +111,19 @@ def rooms(state: RoomsState) -> Int[Array, ""]:
 
 
 def slippery(state: LavaState) -> Int[Array, ""]:
-    return jnp.asarray(ice_values().argmax(1))[state.cell]
+    best = jnp.asarray([chances.argmax(1) for chances in ice_chances()])  # (steps, cells)
+    return best[state.time, state.cell]
 
 
-def ice_values() -> Float[np.ndarray, "cells actions"]:
-    """The chance of reaching the goal, by value iteration; a little discounted, for there is a clock."""
+def ice_chances() -> list[Float[np.ndarray, "cells actions"]]:
+    """The chance that each move of each step leads to the goal in time, found from the last step backwards."""
     astray, ahead = Slippery.astray, ICE.ahead()
-    values = np.where(ICE.kinds == REACHED, 1.0, 0.0)
-    for _ in range(1000):
-        each = values[ahead]
-        sides = np.roll(each, 1, axis=1) + np.roll(each, -1, axis=1)
-        actions = 0.999 * ((1 - 2 * astray) * each + astray * sides)
-        values = np.where(ICE.kinds == GROUND, actions.max(1), values)
-    return actions
+    found, reached = [], np.where(ICE.kinds == REACHED, 1.0, 0.0)
+    for _ in range(Slippery.limit):
+        each = reached[ahead]
+        found.append((1 - 2 * astray) * each + astray * (np.roll(each, 1, axis=1) + np.roll(each, -1, axis=1)))
+        reached = np.where(ICE.kinds == GROUND, found[-1].max(1), reached)
+    return found[::-1]
 
 
 POLICIES: dict[str, Policy] = {

@@ -96,7 +96,7 @@ class Rooms(AbstractProblem):
     """
 
     worst = 0.229
-    best = 0.962
+    best = 0.961
     limit = 200
     choices = Discrete(3)
     size = 1 + SIGHT**2 + NOISE + CONSTANT
@@ -139,11 +139,11 @@ def noise(key: Array) -> UInt8[Array, " noise"]:
 ICE = Lava(
     (
         "S.....",
-        "..#...",
-        "....#.",
-        ".#....",
+        ".#..#.",
+        "......",
+        "#..#..",
         "...#..",
-        "#....G",
+        ".#...G",
     ),
     limit=100,
 )
@@ -152,16 +152,16 @@ ICE = Lava(
 class Slippery(AbstractProblem):
     """Cross the ice, as FrozenLake: 1 at the goal, 0 in a hole, both of which end it. Cells are whole numbers.
 
-    A move goes astray to either side with probability 0.2 each. Best: the policy that value iteration finds.
+    A move goes astray to either side with probability 1/3 each. Best: what backward induction over the clock finds.
     """
 
-    worst = 0.004
-    best = 0.986
+    worst = 0.0025
+    best = 0.883
     limit = 100
     choices = Discrete(4)
     size = 36
 
-    astray = 0.2
+    astray = 1 / 3
 
     def reset(self, key: Array) -> tuple[LavaState, Array]:
         return ICE.reset(key)
