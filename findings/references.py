@@ -88,7 +88,7 @@ def catch(state: CatchState) -> Int[Array, ""]:
 
 
 class Ways(NamedTuple):
-    """The shortest ways through the house, from each row, column and heading."""
+    """The shortest ways through the room, from each row, column and heading."""
 
     steps: Int[np.ndarray, "rows columns headings"]
     action: Int[np.ndarray, "rows columns headings"]

@@ -173,7 +173,7 @@ def measures(run: Run, evaluations: Sequence[float] | np.ndarray) -> Measures:
     env = PROBLEMS[run.problem]
     scores = (np.asarray(evaluations) - env.worst) / (env.best - env.worst)
     best = scores.max()
-    kept = scores[-1] / best if best > 0 else np.nan
+    kept = max(scores[-1], 0.0) / best if best > 0 else np.nan
     return Measures(float(scores[-LAST:].mean()), float(kept), float(scores.mean()))
 
 

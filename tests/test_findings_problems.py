@@ -154,27 +154,27 @@ def pose(row, column, heading, time=0):
     return RoomsState(*map(jnp.int32, (row, column, heading)), jnp.zeros(4, jnp.uint8), jnp.int32(time))
 
 
-# What an agent sees from two poses in the house, drawn by hand: 0 outside, 1 floor, 2 wall, 8 goal, 10 itself.
-EAST_OF_THE_GAP = """
-    2 2 2 2 2
-    1 1 1 1 1
-    1 1 1 1 1
-    2 2 1 2 2
-    1 1 10 1 1
+# What an agent sees from two poses, drawn by hand: 0 outside, 1 floor, 2 wall, 8 goal, 10 itself.
+BELOW_THE_WALL = """
+    1 1 1 8 2
+    1 1 1 1 2
+    2 2 1 1 2
+    2 1 1 1 2
+    1 1 10 1 2
 """
 ABOVE_THE_GOAL = """
     0 0 0 0 0
     0 0 0 0 0
     0 2 2 2 2
-    0 2 8 1 2
-    0 2 10 1 2
+    0 2 8 1 1
+    0 2 10 1 1
 """
 
 
 @pytest.mark.parametrize(
     ("at", "drawn"),
-    [(pose(3, 3, 0), EAST_OF_THE_GAP), (pose(5, 6, 1), ABOVE_THE_GOAL)],
-    ids=["before the gap, to the east", "above the goal, to the south"],
+    [(pose(5, 2, 0), BELOW_THE_WALL), (pose(5, 6, 1), ABOVE_THE_GOAL)],
+    ids=["below the wall, to the east", "above the goal, to the south"],
 )
 def test_the_view_is_what_lies_ahead_with_the_right_on_the_right(at, drawn):
     cells = [int(word) for word in drawn.split()]
@@ -182,7 +182,7 @@ def test_the_view_is_what_lies_ahead_with_the_right_on_the_right(at, drawn):
     assert obs[:26].tolist() == [at.heading, *cells]
 
 
-def test_in_the_house_one_turns_walks_and_stops_at_walls():
+def test_in_the_room_one_turns_walks_and_stops_at_walls():
     state, seen = after(Rooms(), pose(1, 1, 0), LEFT)
     assert (int(state.row), int(state.column), int(state.heading)) == (1, 1, 3)
     state, _ = after(Rooms(), state, FORWARD)  # north: a wall
@@ -193,7 +193,7 @@ def test_in_the_house_one_turns_walks_and_stops_at_walls():
     assert seen.reward == 0
 
 
-def test_the_goal_of_the_house_pays_less_the_later_it_is_reached():
+def test_the_goal_of_the_room_pays_less_the_later_it_is_reached():
     _, seen = after(Rooms(), pose(5, 6, 1, time=99), FORWARD)
     assert seen.terminated
     assert seen.reward == pytest.approx(1 - 0.45)
@@ -207,13 +207,13 @@ def test_all_but_the_view_and_some_noise_is_the_same_in_every_observation():
     assert (np.ptp(obs[:, 26:30], axis=0) > 5).all()
 
 
-def test_the_best_return_in_the_house_is_that_of_the_shortest_ways():
-    """Before the gap, to the east: 3 cells ahead, a turn, 3 down. Facing away from a goal below: two turns, 1 ahead."""
+def test_the_best_return_in_the_room_is_that_of_the_shortest_ways():
+    """Below the wall, to the east: 4 cells ahead, a turn, 1 down. Facing away from a goal below: two turns, 1 ahead."""
     steps = references.ways().steps
-    assert steps[3, 3, 0] == 7
+    assert steps[5, 2, 0] == 6
     assert steps[5, 6, 3] == 3
     starts = steps[(steps > 0) & (steps < steps.max())]
-    assert len(starts) == 4 * 30
+    assert len(starts) == 4 * 32
     assert Rooms.best == pytest.approx((1 - 0.9 * starts / Rooms.limit).mean(), abs=1e-3)
 
 
@@ -280,6 +280,7 @@ def test_measures_of_a_run_are_on_the_scale_of_its_problem():
     (run,) = standard.runs_of(options)
     found = standard.measures(run, [-0.71] * 6 + [1.0, 0.145, 0.145, 0.145])
     np.testing.assert_allclose(found, (0.5, 0.5, 0.25), atol=1e-6)
+    assert standard.measures(run, [1.0] * 9 + [-1.0]).kept == 0
     assert math.isnan(standard.measures(run, [-1.0] * 10).kept)
 
 
