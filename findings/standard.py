@@ -43,7 +43,7 @@ LENGTHS = {  # steps of a run: enough for some agents to learn the problem, not 
     "catch": 12_000,
     "rooms": 20_000,
     "lander": 30_000,
-    "slippery": 30_000,
+    "slippery": 15_000,
     "swing-continuous": 10_000,
     "push": 10_000,
 }
