@@ -44,8 +44,23 @@ class Variant:
         return dataclasses.replace(part, **{name: self.parts[name] for name in fields}, **layers)
 
 
+SEEN = {"scale_observations": True}
+BOTH = {"scale_observations": True, "scale_rewards": True}
 VARIANTS = {
     "standard": Variant(),
+    "scaled observations": Variant(SEEN),
+    "scaled rewards": Variant({"scale_rewards": True}),
+    "scaled": Variant(BOTH),
+    "scaled, wide 128": Variant({**BOTH, "wide": 128}),
+    "scaled, learning rate 3e-4": Variant({**BOTH, "learning_rate": 3e-4}),
+    "scaled, polyak 0.005": Variant({**BOTH, "target": Polyak(0.005)}),
+    "scaled, polyak 0.01": Variant({**BOTH, "target": Polyak(0.01)}),
+    "scaled, hidden 256": Variant(BOTH, hidden=(256, 256)),
+    "scaled, polyak 0.01, 3e-4": Variant({**BOTH, "target": Polyak(0.01), "learning_rate": 3e-4}),
+    "scaled, polyak 0.01, 3e-4, every step": Variant(
+        {**BOTH, "target": Polyak(0.01), "learning_rate": 3e-4, "learn_every": 1}
+    ),
+    "scaled, squared": Variant(BOTH, parts={"error": "squared"}),
     "learning rate 1e-4": Variant({"learning_rate": 1e-4}),
     "learning rate 3e-4": Variant({"learning_rate": 3e-4}),
     "learning rate 5e-4": Variant({"learning_rate": 5e-4}),

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from tenuto.types import Scalar
 
-VALUE_SIZE = 10.0  # of the largest return that was seen, as values are learned: large beside what networks begin with
+VALUE_SIZES = 1.0, 10.0  # least and most of the largest return that was seen, as values are learned
 TAIL = 4.0  # spreads at most, from the mean to the farthest number seen
 TINY = 1e-6
 
@@ -58,8 +58,9 @@ class Gains(NamedTuple):
         return Gains(jnp.where(over, 0.0, current), jnp.maximum(self.largest, jnp.abs(current)))
 
     def factor(self) -> Float[Array, ""]:
-        """What rewards are multiplied by, so that the largest return has VALUE_SIZE; 1 until there was a reward."""
-        return jnp.where(self.largest > TINY, VALUE_SIZE / jnp.maximum(self.largest, TINY), 1.0)
+        """What rewards are multiplied by, so that the largest return lies within VALUE_SIZES; 1 until there was one."""
+        size = jnp.maximum(self.largest, TINY)
+        return jnp.where(self.largest > TINY, jnp.clip(size, *VALUE_SIZES) / size, 1.0)
 
 
 class Scales(NamedTuple):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from helpers.tasks import DISCRETE, tiny_task
+from helpers.trees import assert_same, lane_of, on_host
 from tenuto import agents, settings
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
@@ -30,18 +31,30 @@ def test_agents_know_which_actions_they_can_take():
 
 @pytest.fixture(scope="module")
 def lives():
-    """For every agent: its task, the state of two lanes before and after two rounds, and their records."""
+    """For every agent: its task, the state of two lanes before and after some rounds, and the records of the first."""
+    return with_each(DISCRETE, (7, 3))
 
+
+@pytest.fixture(scope="module")
+def crowds():
+    """The same in other company, for agents that have all kinds of parts between them (those of `ddqn` and `ute` are in
+    test_trainers_compiled.py)."""
+    return with_each(("ez-greedy", "temporl", "ute-adaptive", "b-dqn"), (9, 1, 7, 2, 4, 5))
+
+
+def with_each(names, seeds):
     def live(name):
         task = tiny_task(name)
-        program = CompiledProgram([task] * 2, (7, 3))
+        program = CompiledProgram([task] * len(seeds), seeds)
         program.begin()
         before = program.state()
         chunk = program.advance(2)
+        for _ in range(5):
+            program.advance(2)
         return task, before, program.state(), chunk
 
     with ThreadPoolExecutor(2) as pool:  # nearly all of it is compiling
-        return dict(zip(DISCRETE, pool.map(live, DISCRETE), strict=True))
+        return dict(zip(names, pool.map(live, names), strict=True))
 
 
 @pytest.mark.parametrize("name", DISCRETE)
@@ -85,6 +98,12 @@ def test_whatever_an_agent_learns_with_changes_in_every_lane(lives, name):
         for i in range(2 if jax.tree.leaves(before) else 0):
             pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
             assert any((a[i] != b[i]).any() for a, b in pairs)
+
+
+def test_a_lane_is_the_same_bit_for_bit_beside_one_other_and_in_a_crowd(lives, crowds):
+    for name, (_, _, state, chunk) in crowds.items():
+        _, _, with_one, first = lives[name]
+        assert_same(lane_of(on_host((state, chunk)), 2), lane_of(on_host((with_one, first)), 0))
 
 
 @pytest.mark.parametrize("extension", [Joint(), Joint((1, 10)), Zeta()])

@@ -1,6 +1,5 @@
 """What a change costs: the diffs that docs/extending.md shows, applied to a copy of the package, arrive everywhere."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -8,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from helpers.compiler import hasty_environment
 
 ROOT = Path(__file__).parent.parent
 COSTS = {"metric": 1, "scalar": 1, "tracker": 1, "game": 1, "environment": 2, "extension": 3}  # files of each change
@@ -45,7 +46,7 @@ def test_changes_arrive_everywhere(changed: Path, tmp_path: Path):
     script = ROOT / "tests" / "helpers" / "look_at_changes.py"
     done = subprocess.run(
         [sys.executable, str(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(changed)},
+        env=hasty_environment() | {"PYTHONPATH": str(changed)},
         capture_output=True,
         text=True,
         check=False,

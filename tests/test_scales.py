@@ -12,7 +12,7 @@ from helpers.tasks import tiny_task
 from helpers.trees import assert_same
 from tenuto.envs import AbstractEnv, Chain
 from tenuto.nets import MLP, smaller_steps
-from tenuto.scales import TAIL, VALUE_SIZE, Gains, Moments, Scales
+from tenuto.scales import TAIL, Gains, Moments, Scales
 from tenuto.spaces import Discrete
 from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
@@ -62,12 +62,12 @@ def test_before_the_first_step_everything_reads_as_nothing():
     assert not np.asarray(Moments.empty(3).normalise(jnp.asarray([5.0, -1.0, 0.0]))).any()
 
 
-def test_the_largest_discounted_return_has_one_size_whatever_the_rewards():
+@pytest.mark.parametrize(("unit", "size"), [(0.001, 1.0), (0.5, 4.0), (1.0, 8.0), (100.0, 10.0)])
+def test_the_largest_discounted_return_has_a_size_that_networks_learn_whatever_the_rewards(unit: float, size: float):
     rewards, ends = [1.0, 1.0, 1.0, -8.0, 0.5], [False, False, True, False, True]
-    for unit in (0.001, 1.0, 100.0):
-        gains = gained([unit * r for r in rewards], ends, 0.5)
-        assert gains.largest == pytest.approx(8.0 * unit)  # 1.75 in the first episode, -8 and -3.5 in the second
-        assert gains.factor() * gains.largest == pytest.approx(VALUE_SIZE)
+    gains = gained([unit * r for r in rewards], ends, 0.5)
+    assert gains.largest == pytest.approx(8.0 * unit)  # 1.75 in the first episode, -8 and -3.5 in the second
+    assert gains.factor() * gains.largest == pytest.approx(size)
 
 
 def test_rewards_are_as_they_are_until_there_is_one_and_with_no_scales():
@@ -125,7 +125,7 @@ class OtherUnits(AbstractEnv):
 
 def test_a_lane_learns_the_same_bits_in_any_units_and_keeps_what_it_acts_by():
     """Lanes of one program, in a chain's own units and in others."""
-    units = ((1.0, 1.0), (1024.0, 1.0), (1.0, 1 / 64), (0.125, 512.0))
+    units = ((1.0, 2**14), (1024.0, 2**14), (1.0, 2**18), (0.125, 2**16))  # all returns beyond the sizes of values
     tasks = [tiny_task("ute", env=OtherUnits(Chain(5), shown, paid), episodes=9, **SCALED) for shown, paid in units]
     program = CompiledProgram(tasks, [3] * len(tasks))
     program.begin()

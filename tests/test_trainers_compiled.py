@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import tenuto
-from helpers import compiler
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lane_of, on_host, same
 from tenuto.envs import Chain
@@ -23,8 +22,7 @@ from tenuto.schedules import linear
 from tenuto.trainers import compiled
 from tenuto.trainers.compiled import CompiledProgram
 
-AGENTS = ("ddqn", "ez-greedy", "temporl", "ute", "ute-adaptive", "b-dqn")
-ALONE = ("ddqn", "ute")
+AGENTS = ("ddqn", "ute")
 SEED = 7
 COMPANY = {"alone": (SEED,), "with one": (SEED, 3), "in a crowd": (9, 1, SEED, 2, 4, 5)}
 TWELVE_EPISODES = (2,) * 6  # chunks of two rounds, a round being an episode of the tiny chain
@@ -45,23 +43,17 @@ def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
 
 @pytest.fixture(scope="module")
 def runs():
-    """The lane of one seed, by agent and company. Two at a time: nearly all of it is compiling. Two agents show that
-    the compiler rounds alike for any company, the others that nothing of theirs depends on it: these are compiled in
-    haste."""
+    """The lane of one seed, by agent and company. Two at a time: nearly all of it is compiling. These agents show that
+    the compiler rounds alike for any company; that nothing of the others depends on it is shown in test_agents.py."""
 
     def one(case):
         agent, company = case
         seeds = COMPANY[company]
         return lane_of(train([tiny_task(agent)] * len(seeds), seeds), seeds.index(SEED))
 
-    with_care = [(agent, company) for agent in ALONE for company in COMPANY]
-    in_haste = [(agent, company) for agent in AGENTS if agent not in ALONE for company in ("with one", "in a crowd")]
-    made = {}
+    cases = [(agent, company) for agent in AGENTS for company in COMPANY]
     with ThreadPoolExecutor(2) as pool:
-        for cases, haste in ((with_care, False), (in_haste, True)):
-            with compiler.in_haste(haste):
-                made |= zip(cases, pool.map(one, cases), strict=True)
-    return made
+        return dict(zip(cases, pool.map(one, cases), strict=True))
 
 
 @pytest.mark.bitwise
@@ -71,7 +63,7 @@ def test_a_lane_is_the_same_bit_for_bit_beside_one_other_and_in_a_crowd(runs, ag
 
 
 @pytest.mark.bitwise
-@pytest.mark.parametrize("agent", ALONE)
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_lane_alone_is_the_same_bit_for_bit_as_in_a_crowd(runs, agent):
     records, state = runs[agent, "alone"]
     crowd_records, crowd_state = runs[agent, "in a crowd"]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 from jaxtyping import Array, Float, TypeCheckError, jaxtyped
 
+from helpers.compiler import hasty_environment
 from helpers.type_checks import checked
 
 TESTS = Path(__file__).parent
@@ -28,5 +29,5 @@ def test_the_checker_sees_a_wrong_argument_and_a_wrong_result():
 
 def test_every_annotation_holds_in_a_small_training_by_each_trainer():
     words = [sys.executable, "-m", "helpers.typed_trainings"]
-    made = subprocess.run(words, cwd=TESTS, capture_output=True, text=True)
+    made = subprocess.run(words, cwd=TESTS, env=hasty_environment(), capture_output=True, text=True)
     assert made.returncode == 0, made.stderr

@@ -1,5 +1,6 @@
 """A compiler in haste: nearly all of the tests' time is compiling."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -46,3 +47,9 @@ def in_haste(yes: bool) -> Iterator[None]:
         yield
     finally:
         _in_haste = before
+
+
+def hasty_environment() -> dict[str, str]:
+    """The environment of another process that compiles in haste."""
+    flags = f"{os.environ['XLA_FLAGS']} --{OPTION}=false" if _has_older_emitters() else os.environ["XLA_FLAGS"]
+    return {**os.environ, "XLA_FLAGS": flags}
