@@ -151,6 +151,7 @@ def train_all(runs: Sequence[Run], file: Path) -> None:
     for number, group in enumerate(groups, 1):
         began = time.perf_counter()
         found = train(group)
+        jax.clear_caches()  # a process can hold only so many compiled programs
         with file.open("a") as out:
             for run, evaluations in zip(group, found, strict=True):
                 line = {"run": run.key(), "evaluations": [round(float(x), 4) for x in evaluations]}

@@ -44,23 +44,28 @@ class Variant:
         return dataclasses.replace(part, **{name: self.parts[name] for name in fields}, **layers)
 
 
-SEEN = {"scale_observations": True}
-BOTH = {"scale_observations": True, "scale_rewards": True}
+SEEN = {"normalise_observations": True}
+PAID = {"normalise_rewards": True}
+SLOW = {"target": Polyak(0.01)}
+BEST = {**SEEN, **PAID, **SLOW}  # of the first round: what the second round varies
 VARIANTS = {
     "standard": Variant(),
     "scaled observations": Variant(SEEN),
-    "scaled rewards": Variant({"scale_rewards": True}),
-    "scaled": Variant(BOTH),
-    "scaled, wide 128": Variant({**BOTH, "wide": 128}),
-    "scaled, learning rate 3e-4": Variant({**BOTH, "learning_rate": 3e-4}),
-    "scaled, polyak 0.005": Variant({**BOTH, "target": Polyak(0.005)}),
-    "scaled, polyak 0.01": Variant({**BOTH, "target": Polyak(0.01)}),
-    "scaled, hidden 256": Variant(BOTH, hidden=(256, 256)),
-    "scaled, polyak 0.01, 3e-4": Variant({**BOTH, "target": Polyak(0.01), "learning_rate": 3e-4}),
-    "scaled, polyak 0.01, 3e-4, every step": Variant(
-        {**BOTH, "target": Polyak(0.01), "learning_rate": 3e-4, "learn_every": 1}
-    ),
-    "scaled, squared": Variant(BOTH, parts={"error": "squared"}),
+    "scaled rewards": Variant(PAID),
+    "scaled": Variant({**SEEN, **PAID}),
+    "scaled, learning rate 3e-4": Variant({**SEEN, **PAID, "learning_rate": 3e-4}),
+    "scaled, polyak 0.01": Variant(BEST),
+    "scaled, polyak 0.01, 3e-4": Variant({**BEST, "learning_rate": 3e-4}),
+    "polyak 0.01": Variant(SLOW),
+    "observations, polyak 0.01": Variant({**SEEN, **SLOW}),
+    "rewards, polyak 0.01": Variant({**PAID, **SLOW}),
+    "best, polyak 0.005": Variant({**BEST, "target": Polyak(0.005)}),
+    "best, polyak 0.02": Variant({**BEST, "target": Polyak(0.02)}),
+    "best, wide 128": Variant({**BEST, "wide": 128}),
+    "best, hidden 256": Variant(BEST, hidden=(256, 256)),
+    "best, every step": Variant({**BEST, "learn_every": 1}),
+    "best, squared": Variant(BEST, parts={"error": "squared"}),
+    "best, not annealed": Variant({**BEST, "anneal": False}),
     "learning rate 1e-4": Variant({"learning_rate": 1e-4}),
     "learning rate 3e-4": Variant({"learning_rate": 3e-4}),
     "learning rate 5e-4": Variant({"learning_rate": 5e-4}),

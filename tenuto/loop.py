@@ -176,8 +176,8 @@ def no_scales(task: Task, obs: Array) -> Scales:
     features = jax.eval_shape(task.env.features, obs)
     vector = features.ndim == 1 and jnp.issubdtype(features.dtype, jnp.floating)
     return Scales(
-        Moments.empty(features.size) if task.plan.scale_observations and vector else (),
-        Gains.empty() if task.plan.scale_rewards else (),
+        Moments.empty(features.size) if task.plan.normalise_observations and vector else (),
+        Gains.empty() if task.plan.normalise_rewards else (),
     )
 
 

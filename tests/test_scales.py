@@ -18,7 +18,7 @@ from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
 
 NUMBERS = st.lists(st.integers(-1000, 1000), min_size=3, max_size=40)
-SCALED = {"scale_observations": True, "scale_rewards": True}
+SCALED = {"normalise_observations": True, "normalise_rewards": True}
 
 
 def after(numbers: np.ndarray) -> Moments:

@@ -31,8 +31,8 @@ FIELDS: tuple[tuple[int, str, str, str], ...] = (
 )
 # (last version, name of the class, a field that it did not have, what leaving it out meant)
 ADDED: tuple[tuple[int, str, str, Any], ...] = (
-    (2, "Plan", "scale_observations", False),
-    (2, "Plan", "scale_rewards", False),
+    (2, "Plan", "normalise_observations", False),
+    (2, "Plan", "normalise_rewards", False),
     (2, "Plan", "wide", None),
 )
 RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # prefixes of the names of arrays in a checkpoint
