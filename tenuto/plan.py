@@ -69,7 +69,7 @@ class Plan(eqx.Module):
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
     normalise_observations: bool = eqx.field(
         static=True, default=False
-    )  # by their mean and spread so far (`scales.py`)
+    )  # by mean and spread so far (`scales.py`)
     normalise_rewards: bool = eqx.field(static=True, default=False)  # by the size of the largest return so far
     wide: int | None = eqx.field(static=True, default=None)  # inputs of a layer, beyond which its steps are smaller
 
