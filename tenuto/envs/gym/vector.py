@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, SupportsFloat
 import gymnasium
 import numpy as np
 
-from tenuto.envs.gym.spaces import Action, Codec
+from tenuto.envs.gym.actions import Action
+from tenuto.envs.gym.spaces import Codec
 from tenuto.errors import UserError
 
 TRAINING, EVALUATING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
