@@ -39,6 +39,8 @@ def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
         env = make(*args, **kwargs)
     except UserError:
         raise
+    except gymnasium.error.DependencyNotInstalled as problem:  # it says what pip must install
+        raise UserError(f"{name} needs a package that is missing: {' '.join(str(problem).split())}") from problem
     except Exception as problem:
         raise UserError(f"{name} could not be made ({type(problem).__name__}: {problem})") from problem
     wanted = ("reset", "step", "close")
