@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 
 from helpers.gym_envs import SMALL_BOX, TWO, Plain, Screen
 from helpers.trees import assert_same
-from tenuto.envs.gym.spaces import LARGEST, WIDEST, Codec, GymSpec, frames_per_step, read_space, spell_space
+from tenuto.envs.gym.spaces import (
+    LARGEST,
+    WIDEST,
+    Codec,
+    GymSpec,
+    frames_per_step,
+    has_time_limit,
+    read_space,
+    spell_space,
+)
 from tenuto.errors import UserError
 from tenuto.runs import serial
 from tenuto.spaces import Box, Discrete
@@ -671,3 +680,28 @@ def test_frames_that_the_class_of_an_environment_tells_are_found():
 
 def test_an_attribute_that_is_an_array_is_passed_over():
     assert frames_per_step(Plain(_skip=np.array([1, 2]))) == (1, 1)
+
+
+class Counting(Plain):
+    """It ends its own episodes, as MiniGrid's do."""
+
+    max_steps = 9
+
+
+LIMITED: dict[str, tuple[Any, bool]] = {
+    "none": (Plain(), False),
+    "TimeLimit": (TimeLimit(Plain(), 5), True),
+    "TimeLimit inside of a wrapper": (RepeatAction(TimeLimit(Plain(), 5), 3), True),
+    "of its own": (RepeatAction(Counting(), 3), True),
+    "a compiled environment": (gymnasium.make("tenuto/Chain-v0", n=5), True),
+    "no number": (Plain(max_steps=None, max_episode_steps=np.inf), False),
+    "registered, but taken off": (gymnasium.make("CartPole-v1").unwrapped, False),
+    "registered without": (gymnasium.make("CliffWalking-v1"), False),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+def test_time_limits_are_found_through_all_wrappers(kind: str):
+    env, limited = LIMITED[kind]
+    assert has_time_limit(env) is limited
+    assert Codec.of(env, "it").limited is limited

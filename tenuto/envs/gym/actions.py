@@ -43,10 +43,10 @@ def _combinations(space: theirs.Space, sizes: np.ndarray, start: np.ndarray, nam
     if (count := math.prod(rows)) > MOST_COMBINATIONS:
         raise UserError(
             f"{name} has {count:,} combinations of actions ({type(space).__name__}), and at most {MOST_COMBINATIONS:,} "
-            "are learned as one choice: keep those that matter in a list, `gymnasium.wrappers.TransformAction(env, "
-            "lambda i: table[i], gymnasium.spaces.Discrete(len(table)))`, or let an agent for continuous actions round "
-            f"its own, `gymnasium.wrappers.TransformAction(env, lambda x: x.round().astype('{dtype}'), "
-            f"{_spelled_box(sizes, start)})`"
+            "are learned as one choice: in a function for tenuto.train, keep those that matter in a list, "
+            "`gymnasium.wrappers.TransformAction(env, lambda i: table[i], gymnasium.spaces.Discrete(len(table)))`, or "
+            "let an agent for continuous actions round its own, `gymnasium.wrappers.TransformAction(env, "
+            f"lambda x: x.round().astype('{dtype}'), {_spelled_box(sizes, start)})`"
         )
 
     def decode(action: np.ndarray) -> Action:

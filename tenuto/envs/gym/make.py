@@ -9,9 +9,8 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 
-from tenuto.envs.gym import vector as vectors
 from tenuto.envs.gym.spaces import Codec, GymSpec
-from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv, NativeVector, PerLane
+from tenuto.envs.gym.vector import AbstractVectorEnv, NativeVector, PerLane
 from tenuto.errors import UserError
 
 
@@ -76,8 +75,10 @@ def open_envs(
     scale: bool,
     seeds: Sequence[int],
     purpose: int,
+    longest: int | None = None,
 ) -> AbstractVectorEnv:
-    """Environments for lanes with these seeds, if they still have the spaces that the run was made for."""
+    """Environments for lanes with these seeds, if they still have the spaces that the run was made for. Episodes in
+    single ones are cut after `longest` steps, if it is given."""
     codec = inspect(make, vector, name, scale)
     if not same(codec.spec, spec):
         raise UserError(
@@ -86,8 +87,6 @@ def open_envs(
         )
     if vector:
         return NativeVector(functools.partial(made, make, name), codec, seeds, purpose)
-
-    longest = vectors.LONGEST_EPISODE if purpose == EVALUATING else None
     return PerLane(functools.partial(made, make, name), codec, seeds, purpose, longest)
 
 

@@ -4,7 +4,7 @@ them."""
 import inspect
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +25,7 @@ WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounde
 LARGEST = 1_000_000  # numbers in a flattened observation
 LARGEST_FLAT_IMAGE = 1024  # numbers of an image that is flattened with the other parts of a Dict or Tuple
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
+LIMITS = ("_max_episode_steps", "max_episode_steps", "max_steps")  # attributes with the most steps of an episode
 SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # attributes with the frames of a step
 Spelled = dict[str, Any]  # a space in JSON
 AnyEnv = gymnasium.Env | gymnasium.vector.VectorEnv
@@ -82,6 +83,7 @@ class Codec:
         frames: tuple[int, int] = (1, 1),
     ):
         self.name, self.observations = name, observations
+        self.limited = True  # whether episodes have a time limit, as far as is known
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
         ours, self.action = actions_of(actions, name)
         low, high = bounds
@@ -113,7 +115,9 @@ class Codec:
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
                     "its spaces in __init__; gymnasium.utils.env_checker.check_env finds what else is wrong"
                 )
-        return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
+        codec = cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
+        codec.limited = has_time_limit(env)
+        return codec
 
     @classmethod
     def from_spec(cls, spec: GymSpec, name: str = "the environment") -> "Codec":
@@ -264,13 +268,15 @@ def _refuse_others(space: theirs.Space, name: str) -> None:
         rest = f", or the rest without it, {without}" if others else ""
         raise UserError(
             f"{name} has an image of shape {part.shape}{where}, and an image of more than {LARGEST_FLAT_IMAGE:,} "
-            "numbers is not read together with others: give it alone, `gymnasium.wrappers.TransformObservation(env, "
-            f"lambda obs: obs{at}, env.observation_space{at})`{rest}"
+            "numbers is not read together with others: in a function for tenuto.train, give it alone, "
+            f"`gymnasium.wrappers.TransformObservation(env, lambda obs: obs{at}, env.observation_space{at})`{rest}"
         )
-    wrap = "a wrapper (gymnasium.ObservationWrapper) can make them one of these"
+    remedy = "a wrapper (gymnasium.ObservationWrapper) can make them one of these"
+    if others:
+        remedy = f"in a function for tenuto.train, give the rest without it, {without}"
     raise UserError(
         f"{name} has observations of the kind {type(part).__name__}{where}, which networks here cannot read: supported "
-        f"are {OBSERVATIONS}; {f'the rest without it: {without}' if others else wrap}"
+        f"are {OBSERVATIONS}; {remedy}"
     )
 
 
@@ -348,15 +354,28 @@ def read_space(spelled: Spelled) -> theirs.Space:
 def frames_per_step(env: AnyEnv) -> tuple[int, int]:
     """The least and the most frames that a step plays, by the attributes of the environment and its wrappers."""
     least = most = 1
-    layer: object = env
-    while layer is not None:
+    for layer in _layers(env):
         skips = [inspect.getattr_static(layer, name, None) for name in SKIPS]
         skip = next((x for x in skips if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
         low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step
         if _is_count(low) and _is_count(high):
             least, most = least * int(low), most * int(high)
-        layer = getattr(layer, "__dict__", {}).get("env")
     return least, most
+
+
+def has_time_limit(env: AnyEnv) -> bool:
+    """Whether episodes are known to be cut, by the attributes of the environment and its wrappers. An environment that
+    cuts them in a way of its own cannot be told from one that does not."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return True  # its environments are its own affair
+    return any(_is_count(inspect.getattr_static(layer, name, None)) for layer in _layers(env) for name in LIMITS)
+
+
+def _layers(env: object) -> Iterator[object]:
+    """The environment and those inside of it, from the outermost wrapper."""
+    while env is not None:
+        yield env
+        env = getattr(env, "__dict__", {}).get("env")
 
 
 def _rows(space: theirs.Space, batch: Any) -> list[Any]:
