@@ -211,6 +211,31 @@ def test_an_agent_of_the_catalogue_trains_on_a_papers_environment_by_episodes():
     assert run.job.request.setting == "released"
 
 
+class Levers(Line):
+    """The line, walked by a lever with two places and another with one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([1, 2], start=[3, -1])
+
+    def step(self, action: Any) -> Any:
+        if not self.action_space.contains(action):
+            raise ValueError(f"no such action: {action!r}")
+        other, self.action_space = self.action_space, spaces.Discrete(2)
+        try:
+            return super().step(np.int64(action[1] + 1))
+        finally:
+            self.action_space = other
+
+
+def test_actions_of_several_numbers_reach_the_environment_and_come_from_a_saved_policy(tmp_path: Path):
+    quick(Levers).save(tmp_path / "levers")
+    policy = tenuto.load(tmp_path / "levers")[0]
+    heard = {tuple(policy.decide(obs)[0].tolist()) for obs in observations()}
+    assert heard == {(3, -1), (3, 0)}
+    assert play.play(policy, Levers(), 1)[0].steps > 1
+
+
 def test_actions_that_do_not_start_at_zero_reach_the_environment_and_the_caller_as_they_are():
     make, made = watched(start=5)
     run = quick(make)

@@ -11,6 +11,7 @@ from gymnasium import spaces
 import tenuto
 from helpers.runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 from tenuto import Agent, UserError, cli
+from tenuto.envs import registry
 from tenuto.envs.gym.vector import TRAINING
 from tenuto.runs.jobs import from_json, job_for
 
@@ -93,6 +94,32 @@ def test_a_module_that_is_not_there_is_named():
     with pytest.raises(UserError, match=r"no_such_module") as told:
         quick("no_such_module:Some-v0")
     assert "did you mean" not in str(told.value)
+
+
+def test_an_id_of_a_package_that_was_not_imported_is_told_with_its_module(
+    run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "some_grids.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    packages = {("Grid-", "Maze-"): ("some_grids", "some-grids"), ("Far-",): ("no_such_module", "far-away")}
+    monkeypatch.setattr(registry, "PACKAGES", packages)
+
+    def told(env: str) -> str:
+        assert cli.run(["train", "--env", env, "--agent", "random", "--out", str(run_folder)]) == 2
+        return capsys.readouterr().err
+
+    assert "some-grids has it: use 'some_grids:Maze-v0'" in told("Maze-v0")
+    assert "far-away has it: `pip install far-away`, then use 'no_such_module:Far-v0'" in told("Far-v0")
+    assert "no module 'no_such_module' to import: `pip install far-away`" in told("no_such_module:Far-v0")
+    assert "unknown environment 'some_grids:Maze-v0': did you mean" in told("some_grids:Maze-v0")  # it is imported now
+    assert "has it" not in told("Maze-v0")
+
+
+def test_ids_of_well_known_packages_are_known():
+    starts = [start for package in registry.PACKAGES for start in package]
+    assert len(set(starts)) == len(starts)
+    assert registry.PACKAGES["MiniGrid-", "BabyAI-"] == ("minigrid", "minigrid")
+    assert not [name for name in gymnasium.registry if name.startswith(tuple(starts))]  # none is Gymnasium's own
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Opening environments of Gymnasium: arguments, what is looked at beforehand, and the seeds of their episodes."""
 
+import re
 from functools import partial
 from typing import Any
 
+import gymnasium
 import pytest
 from gymnasium import spaces
 
@@ -52,6 +54,15 @@ def test_a_users_error_in_a_maker_is_not_wrapped():
 
     with pytest.raises(UserError, match=r"^say it so$"):
         made(make, "it")
+
+
+def test_a_package_that_an_environment_needs_is_told_with_what_installs_it():
+    def make() -> Any:
+        raise gymnasium.error.DependencyNotInstalled('Box2D is not installed,\nrun `pip install "gymnasium[box2d]"`')
+
+    said = 'Lander needs a package that is missing: Box2D is not installed, run `pip install "gymnasium[box2d]"`'
+    with pytest.raises(UserError, match=f"^{re.escape(said)}$"):
+        made(make, "Lander")
 
 
 def test_a_crowd_is_opened_only_for_the_spaces_of_the_run():

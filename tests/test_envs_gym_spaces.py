@@ -1,6 +1,7 @@
 """Gymnasium's spaces as ours: what is read, what networks get of it, what is said, and what is refused."""
 
 import json
+import re
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,7 +19,16 @@ from hypothesis import strategies as st
 
 from helpers.gym_envs import SMALL_BOX, TWO, Plain, Screen
 from helpers.trees import assert_same
-from tenuto.envs.gym.spaces import LARGEST, WIDEST, Codec, GymSpec, frames_per_step, read_space, spell_space
+from tenuto.envs.gym.spaces import (
+    LARGEST,
+    WIDEST,
+    Codec,
+    GymSpec,
+    frames_per_step,
+    has_time_limit,
+    read_space,
+    spell_space,
+)
 from tenuto.errors import UserError
 from tenuto.runs import serial
 from tenuto.spaces import Box, Discrete
@@ -386,21 +396,69 @@ def test_observations_that_networks_cannot_read_are_refused_by_kind(kind: str, i
     with pytest.raises(UserError) as problem:
         interface(space)
     said = str(problem.value)
-    assert f"it has observations of the kind {kind}, which" in said
+    where = " in obs['b'][0]" if inside else ""
+    assert f"it has observations of the kind {kind}{where}, which" in said
     assert "supported are Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these" in said
     assert "\n" not in said
 
 
-def test_an_image_among_other_things_is_refused():
-    with pytest.raises(UserError, match=r"image of shape \(20, 20, 3\) inside a Dict .*FilterObservation"):
-        interface(spaces.Dict(torso=spaces.Box(0, 255, (20, 20, 3), np.uint8), place=SMALL_BOX))
+SIGHT = spaces.Box(0, 255, (20, 20, 3), np.uint8)
+
+
+def code_in(problem: UserError, **known: Any) -> list[Any]:
+    """What the pieces of code in a message make."""
+    found = re.findall(r"`(.*?)`", str(problem))
+    return [eval(code, {"gymnasium": gymnasium, "numpy": np} | known) for code in found]
+
+
+def test_a_large_image_among_other_things_is_refused_with_code_for_either():
+    space = spaces.Dict(a=spaces.Tuple([TWO, SIGHT]), place=SMALL_BOX, gear=TWO)
+    with pytest.raises(UserError, match=r"it has an image of shape \(20, 20, 3\) in obs\['a'\]\[1\], and") as problem:
+        interface(space)
+    alone, rest = code_in(problem.value, env=Plain(observation_space=space))
+    assert Codec.of(alone, "alone").spec.obs_size == (20, 20, 3)
+    assert Codec.of(rest, "rest").spec.obs_size == 4
+
+
+def test_a_large_image_that_is_the_only_part_is_refused_with_code_for_it():
+    with pytest.raises(UserError, match=r"in obs\[0\], and") as problem:
+        interface(spaces.Tuple([SIGHT]))
+    (alone,) = code_in(problem.value, env=Plain(observation_space=spaces.Tuple([SIGHT])))
+    assert Codec.of(alone, "alone").spec.obs_size == (20, 20, 3)
+
+
+def test_text_among_other_things_is_refused_by_its_key_with_code_that_leaves_it_out():
+    """As MiniGrid's: a small image, a direction, and a mission in words."""
+    image = spaces.Box(0, 255, (7, 7, 3), np.uint8)
+    space = spaces.Dict(direction=spaces.Discrete(4), image=image, mission=spaces.Text(9), more=spaces.Text(9))
+    with pytest.raises(UserError, match=r"it has observations of the kind Text in obs\['mission'\], which") as problem:
+        interface(space)
+    (rest,) = code_in(problem.value, env=Plain(observation_space=space))
+    read = Codec.of(rest, "rest")
+    assert (read.spec.obs_size, read.spec.dtype) == (4 + 7 * 7 * 3, "float32")
+    obs = {"image": numbers(7, 7, 3, dtype=np.uint8), "direction": 2}
+    assert read.read(obs).tolist() == [0, 0, 1, 0, *range(147)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "fits"), [((32, 32), True), ((32, 33), False), ((4, 500), True), ((16, 16, 4), True)], ids=str
+)
+def test_images_among_other_things_are_flattened_if_they_are_small_or_too_small_for_filters(
+    shape: tuple[int, ...], fits: bool
+):
+    space = spaces.Dict(image=spaces.Box(0, 255, shape, np.uint8), gear=TWO)
+    if fits:
+        assert interface(space).spec.obs_size == int(np.prod(shape)) + 2
+    else:
+        with pytest.raises(UserError, match=r"in obs\['image'\]"):
+            interface(space)
 
 
 NO_ACTIONS: dict[str, tuple[Any, str]] = {
     "Text": (spaces.Text(4), "actions of the kind Text, which"),
     "Dict": (spaces.Dict(a=TWO), "actions of the kind Dict, which"),
-    "MultiBinary": (spaces.MultiBinary(2), "kind MultiBinary, .*; a wrapper .*TransformAction.* as one Discrete"),
-    "MultiDiscrete": (spaces.MultiDiscrete([2, 2]), "kind MultiDiscrete, .*; a wrapper .*TransformAction"),
+    "many bits": (spaces.MultiBinary(10), r"1,024 combinations of actions \(MultiBinary\), and at most 1,000"),
+    "many lists": (spaces.MultiDiscrete([7, 11, 13]), r"1,001 combinations of actions \(MultiDiscrete\), and"),
     "whole numbers": (spaces.Box(0, 3, (2,), np.int32), "kind Box of int32, .*Box with bounds"),
     "no bounds": (spaces.Box(-np.inf, np.inf, (2,)), "it: the action space is unbounded .*wrap the environment"),
     "one bound": (spaces.Box(0, np.inf, (2,)), "it: the action space is unbounded"),
@@ -435,6 +493,7 @@ def test_observations_of_too_many_numbers_or_none_are_refused(space: Any):
 BYTES = spaces.Box(0, 255, (2,), np.uint8)
 LIST = spaces.Discrete(3, start=1)
 MIXED = spaces.Dict(a=LIST, b=SMALL_BOX)
+SEEN = spaces.Dict(image=spaces.Box(0, 255, (2, 3), np.uint8), gear=TWO)
 WRONG: dict[str, tuple[Any, Any]] = {
     "more numbers": (SMALL_BOX, [1, 2, 3]),
     "another rank": (SMALL_BOX, [[1, 2]]),
@@ -465,6 +524,8 @@ SWALLOWED: dict[str, tuple[Any, Any, str]] = {
     "an array of more than a byte": (BYTES, np.array([0, 256]), "read as 0"),
     "fractions for bytes": (BYTES, np.array([0.5, 0.25], np.float32), "read as 0: an image from 0 to 1 is all black"),
     "a NaN for a byte": (BYTES, np.array([0, np.nan]), "read as 0"),
+    "fractions for bytes in a part": (SEEN, {"image": np.full((2, 3), 0.5), "gear": 0}, "read as 0"),
+    "an image on its side in a part": (SEEN, {"image": np.zeros((3, 2), np.uint8), "gear": 0}, "read as another image"),
     "a list before its start in a part": (MIXED, {"a": 0, "b": np.zeros(2)}, "read as the last"),
 }
 
@@ -508,6 +569,57 @@ def test_actions_of_a_list_are_said_from_its_start(start: int):
         assert type(said) is np.int64
         assert said == start + action
         assert space.contains(said)
+
+
+COMBINED: dict[str, tuple[Any, list[Any]]] = {
+    "lists": (spaces.MultiDiscrete([2, 3], start=[0, -1]), [[0, -1], [0, 0], [0, 1], [1, -1], [1, 0], [1, 1]]),
+    "a table": (spaces.MultiDiscrete([[2], [2]], dtype=np.int32), [[[0], [0]], [[0], [1]], [[1], [0]], [[1], [1]]]),
+    "bits": (spaces.MultiBinary(2), [[0, 0], [0, 1], [1, 0], [1, 1]]),
+    "a table of bits": (spaces.MultiBinary([1, 2]), [[[0, 0]], [[0, 1]], [[1, 0]], [[1, 1]]]),
+}
+
+
+@pytest.mark.parametrize("kind", COMBINED)
+def test_actions_of_several_numbers_are_one_choice_of_all_combinations(kind: str):
+    space, wanted = COMBINED[kind]
+    first = interface(SMALL_BOX, space)
+    assert isinstance(first.spec.actions, Discrete)
+    assert first.spec.actions.n == len(wanted)
+    for spoken in (first, Codec.from_spec(first.spec)):
+        said = [spoken.action(action) for action in np.arange(len(wanted), dtype=np.int32)]
+        assert [np.asarray(one).tolist() for one in said] == wanted
+        assert all(space.contains(one) for one in said)
+    assert read_space(json.loads(json.dumps(spell_space(space)))) == space
+
+
+def test_a_thousand_combinations_are_still_one_choice():
+    assert interface(SMALL_BOX, spaces.MultiDiscrete([10, 10, 10])).spec.actions.n == 1000
+
+
+@pytest.mark.parametrize(
+    "space",
+    [spaces.MultiBinary(20), spaces.MultiBinary([4, 3]), spaces.MultiDiscrete([40, 1, 30], start=[0, 5, -3])],
+    ids=str,
+)
+def test_the_code_shown_for_too_many_combinations_works(space: Any):
+    class Heard(Plain):
+        def step(self, action: Any) -> Any:
+            assert space.contains(action)
+            return action
+
+    with pytest.raises(UserError) as problem:
+        interface(SMALL_BOX, space)
+    space.seed(0)
+    table = [space.sample() for _ in range(5)]
+    few, rounded = code_in(problem.value, env=Heard(action_space=space), table=table)
+    assert Codec.of(few, "few").spec.actions.n == 5
+    assert few.step(3).tolist() == table[3].tolist()
+    spoken = Codec.of(rounded, "rounded")
+    assert isinstance(spoken.spec.actions, Box)
+    least, most = (rounded.step(spoken.action(np.full(space.shape, bound, np.float32))) for bound in (-99, 99))
+    starts = space.start if isinstance(space, spaces.MultiDiscrete) else 0
+    assert (least == starts).all()
+    assert (most == starts + getattr(space, "nvec", 2) - 1).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -568,3 +680,28 @@ def test_frames_that_the_class_of_an_environment_tells_are_found():
 
 def test_an_attribute_that_is_an_array_is_passed_over():
     assert frames_per_step(Plain(_skip=np.array([1, 2]))) == (1, 1)
+
+
+class Counting(Plain):
+    """It ends its own episodes, as MiniGrid's do."""
+
+    max_steps = 9
+
+
+LIMITED: dict[str, tuple[Any, bool]] = {
+    "none": (Plain(), False),
+    "TimeLimit": (TimeLimit(Plain(), 5), True),
+    "TimeLimit inside of a wrapper": (RepeatAction(TimeLimit(Plain(), 5), 3), True),
+    "of its own": (RepeatAction(Counting(), 3), True),
+    "a compiled environment": (gymnasium.make("tenuto/Chain-v0", n=5), True),
+    "no number": (Plain(max_steps=None, max_episode_steps=np.inf), False),
+    "registered, but taken off": (gymnasium.make("CartPole-v1").unwrapped, False),
+    "registered without": (gymnasium.make("CliffWalking-v1"), False),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+def test_time_limits_are_found_through_all_wrappers(kind: str):
+    env, limited = LIMITED[kind]
+    assert has_time_limit(env) is limited
+    assert Codec.of(env, "it").limited is limited

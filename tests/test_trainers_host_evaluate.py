@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -23,6 +24,7 @@ from helpers.host_runs import (
     job_of,
     limited,
     several,
+    stopped_at,
     trained_program,
 )
 from helpers.tasks import tiny_task
@@ -219,6 +221,38 @@ def test_an_environment_without_time_limit_is_cut_when_judged(which: str, monkey
     short_evaluations(monkeypatch)
     judged = endless_program(*UNLIMITED[which]).evaluate(2)
     assert judged.steps.tolist() == [[25] * 2] * 3
+
+
+LONG = {"steps": 9_000, "evaluate_every": 3_000, "evaluation_episodes": 4}
+
+
+@pytest.mark.parametrize(
+    ("make", "asked", "longest"),
+    [
+        (limited, LONG, vector.LONGEST_EPISODE),
+        (Walk, LONG, 750),
+        (Walk, LONG | {"evaluate_every": 200}, vector.SHORTEST_CUT),
+        (Walk, LONG | {"steps": 10**6, "evaluate_every": 10**5}, vector.LONGEST_EPISODE),
+    ],
+    ids=["limited", "a share of the training", "at least", "at most"],
+)
+def test_episodes_without_time_limit_have_their_share_of_the_training(make: Any, asked: Any, longest: int):
+    assert job_of(make, **asked).longest_evaluation == longest
+
+
+def test_an_environment_without_time_limit_is_told_once_where_it_is_judged(run_folder: Path):
+    job, notes = job_of(Walk), list[str]()
+    stopped_at(5, job, run_folder)
+    runner.run(job, run_folder, note=notes.append)
+    cut = "python:Walk has no time limit that is known (gymnasium.wrappers.TimeLimit sets one): episodes of an"
+    assert notes == []
+    assert (run_folder / "log.txt").read_text().count(f"{cut} evaluation are cut after 500 steps.") == 1
+
+
+def test_an_environment_without_time_limit_is_not_told_where_nothing_is_cut(tmp_path: Path):
+    stopped_at(5, job_of(Walk, evaluate_every=0, evaluation_episodes=None), tmp_path / "not judged")
+    stopped_at(5, job_of(limited), tmp_path / "limited")
+    assert not list(tmp_path.glob("*/log.txt"))
 
 
 def test_an_environment_without_time_limit_is_not_cut_in_training(monkeypatch: pytest.MonkeyPatch):

@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import pkgutil
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -91,6 +92,14 @@ LISTED = (
         compiled=False,
     ),
 )
+PACKAGES = {  # how well-known ids begin: the module that registers them, and what pip calls it
+    ("MiniGrid-", "BabyAI-"): ("minigrid", "minigrid"),
+    ("highway-", "merge-", "roundabout-", "parking-", "intersection-", "racetrack-"): ("highway_env", "highway-env"),
+    ("Fetch", "Hand", "Adroit", "FrankaKitchen", "PointMaze", "AntMaze"): (
+        "gymnasium_robotics",
+        "gymnasium-robotics",
+    ),
+}
 GYMNASIUM = "any environment of Gymnasium, for example CartPole-v1, or module:Name-v0 to import the module first"
 ENVIRONMENTS = {kind.name: kind.summary for kind in LISTED} | {"ID": GYMNASIUM}
 EXAMPLES = tuple(example for kind in LISTED for example in kind.examples)
@@ -112,15 +121,27 @@ def family_name(name: str) -> str:
         return "standard"
     if name.startswith(("ALE/", "atari")) or "NoFrameskip" in name:
         raise UserError(f"unknown environment '{name}': Atari games are named atari-pong, atari-road_runner and so on")
-    module, colon, _ = name.partition(":")
-    if colon and importlib.util.find_spec(module.split(".")[0]) is None:
-        raise UserError(f"unknown environment '{name}': there is no module '{module}' to import")
+    _refuse_missing_module(name)
     file = Path(name.removeprefix("lava-"))
     if file.suffix or file.is_file():
         raise UserError(f"unknown environment '{name}': for a map of your own use lava:{file}")
     import gymnasium  # the pure core does without it
 
     raise unknown("environment", name, EXAMPLES, more=gymnasium.registry)
+
+
+def _refuse_missing_module(name: str) -> None:
+    """Refuse an id whose module must still be installed, or named before it."""
+    named, _, bare = name.rpartition(":")
+    known = (package for starts, package in PACKAGES.items() if bare.startswith(starts))
+    module, package = next(known, (named, ""))
+    absent = bool(named or module) and importlib.util.find_spec((named or module).split(".")[0]) is None
+    if named and absent:
+        remedy = f": `pip install {package}` installs it" if named == module and package else ""
+        raise UserError(f"unknown environment '{name}': there is no module '{named}' to import{remedy}")
+    if package and not named and module not in sys.modules:
+        first = f"`pip install {package}`, then " if absent else ""
+        raise UserError(f"unknown environment '{name}': {package} has it: {first}use '{module}:{name}'")
 
 
 def make(name: str) -> "AbstractEnv":

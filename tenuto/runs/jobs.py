@@ -19,10 +19,11 @@ import numpy as np
 from tenuto import settings
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv, AbstractSpec, Lava, registry
+from tenuto.envs.gym import vector as vectors
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.envs.gym.make import inspect, maker, open_envs
 from tenuto.envs.gym.spaces import GymSpec
-from tenuto.envs.gym.vector import AbstractVectorEnv
+from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv
 from tenuto.envs.lava import rows_of
 from tenuto.errors import UserError
 from tenuto.loop import Task
@@ -48,6 +49,7 @@ class Given:
         None  # makes an environment, or with `vector` a vector environment of a given size
     )
     vector: bool = False
+    limited: bool = True  # whether episodes on the host have a time limit, as far as is known
     agent: Agent | None = None
     plan: Plan | None = None
 
@@ -88,6 +90,16 @@ class Job:
     def uses_lam(self) -> bool:
         """Whether the agent uses λ."""
         return self.tasks[0].agent.extension.uses_lam
+
+    @property
+    def longest_evaluation(self) -> int:
+        """The most steps of an episode in an evaluation of a single environment on the host. Where nothing else ends
+        episodes, an evaluation takes about as many steps as the training since the last one: a greedy policy may walk
+        on for ever."""
+        if self.given.limited:
+            return vectors.LONGEST_EPISODE
+        share = (self.request.evaluate_every or 0) // (self.request.evaluation_episodes or 1)
+        return min(vectors.LONGEST_EPISODE, max(vectors.SHORTEST_CUT, share))
 
     @property
     def label(self) -> str:
@@ -136,8 +148,9 @@ class Job:
         if isinstance(env, Atari):
             return Emulators(env, seeds, purpose)
         assert isinstance(env, GymSpec)
+        longest = self.longest_evaluation if purpose == EVALUATING else None
         return open_envs(
-            self.maker(), self.given.vector, request.envs[0], env, request.scale_observations, seeds, purpose
+            self.maker(), self.given.vector, request.envs[0], env, request.scale_observations, seeds, purpose, longest
         )
 
 
@@ -256,7 +269,7 @@ def _with_spec(request: Request, given: Given) -> Given:
     if given.make is None and registry.is_atari(request.envs[0]):
         return dataclasses.replace(given, spec=registry.make_listed(request.envs[0]))
     found = inspect(_maker(request, given), given.vector, request.envs[0], request.scale_observations)
-    return dataclasses.replace(given, spec=found.spec)
+    return dataclasses.replace(given, spec=found.spec, limited=found.limited)
 
 
 def _maker(request: Request, given: Given) -> Callable[..., Any]:

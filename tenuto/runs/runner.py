@@ -97,7 +97,8 @@ class Course:
         self._program = open_program(job, devices)
         closing.callback(self._program.close)
         self._kept, self._best, before, notes = begin_or_resume(job, self._program, folder)
-        for line in [*_frames_note(job.env, self._program.t), *notes]:
+        first = [*_frames_note(job.env), *_limit_note(job)] if self._program.t == 0 else []
+        for line in [*first, *notes]:
             note(line)
         opened = [trackers.open_tracker(kind, folder, job.name, job.lanes, self._program.t) for kind in track]
         self._metrics = Metrics(folder, job.lanes, job.env.frames, opened)
@@ -133,7 +134,7 @@ class Course:
             cause = failure.__cause__
             self._note("".join(traceback.format_exception(cause)) if cause else str(failure))
             raise UserError(
-                f"{self._job.label}: {failure}. The run stopped; its state before that step is in {self._folder}: "
+                f"{self._job.label}: {failure}. The run stopped; its state before that is in {self._folder}: "
                 "repair the environment, then resume"
             ) from failure
         if not is_done(self._job, self._kept, self._program):
@@ -298,9 +299,9 @@ def _rounds_until(clock: int, program: Program) -> int:
     return max(1, -(-clock // program.learn_every) - program.t // program.learn_every)
 
 
-def _frames_note(env: Any, t: int) -> list[str]:
+def _frames_note(env: Any) -> list[str]:
     least, most = env.frames
-    if most == 1 or t:
+    if most == 1:
         return []
     played = [f"Emulator: {env.words}."] if isinstance(env, Atari) else []
     frames = f"{least}" if least == most else f"{least} to {most}"
@@ -308,6 +309,15 @@ def _frames_note(env: Any, t: int) -> list[str]:
         *played,
         f"The environment skips frames: each of its steps plays {frames}. Steps, decisions and lengths are counted in "
         "steps, not in frames.",
+    ]
+
+
+def _limit_note(job: Job) -> list[str]:
+    if job.given.limited or not job.request.evaluate_every:
+        return []
+    return [
+        f"{job.request.envs[0]} has no time limit that is known (gymnasium.wrappers.TimeLimit sets one): episodes of "
+        f"an evaluation are cut after {job.longest_evaluation:,} steps."
     ]
 
 

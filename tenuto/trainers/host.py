@@ -137,12 +137,13 @@ class HostProgram:
             try:
                 self._evaluation_envs = self._open(self._seeds, EVALUATING)
             except UserError as problem:
-                raise EnvError(f"step {self.t}: environments for the evaluation: {problem}") from problem
+                raise EnvError(f"evaluation at step {self.t}: {problem}") from problem
         networks = program.networks(self._tasks, self._lanes)
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION_FOLD), self.t))(self._keys)
         evaluator = Evaluator(self._tasks, networks, self._lanes.obs, keys, self._cache, self._evaluation_buffer)
         arguments = evaluator, self._evaluation_envs, self._rows, self._idle, self.t, episodes
-        found = self._checked(partial(evaluate, *arguments, stacks=self._tasks.env.screens, stop=stop))
+        call = partial(evaluate, *arguments, stacks=self._tasks.env.screens, stop=stop)
+        found = self._checked(call, during=f"evaluation at step {self.t}")
         if found is None:
             return None
         return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
@@ -194,11 +195,14 @@ class HostProgram:
             if envs is not None:
                 envs.close()
 
-    def _checked(self, call: Callable[[], Result]) -> Result:
-        """The result of a call to environments; if one fails, the error names the lane and the step."""
+    def _checked(self, call: Callable[[], Result], during: str = "") -> Result:
+        """The result of a call to environments; if one fails, the error names the lane and the step, or the evaluation
+        and its episode."""
         try:
             return call()
         except LaneError as problem:
-            lane = problem.lane
-            where = "" if lane is None else f"lane {self._first_lane + lane} (seed {self._seeds[lane]}), "
-            raise EnvError(f"{where}step {self.t}: {problem.what}") from problem.__cause__
+            lane, episode = problem.lane, problem.episode
+            where = [] if lane is None else [f"lane {self._first_lane + lane} (seed {self._seeds[lane]})"]
+            where += [during or f"step {self.t}"]
+            where += [f"episode {episode + 1}"] if during and episode is not None else []
+            raise EnvError(f"{', '.join(where)}: {problem.what}") from problem.__cause__

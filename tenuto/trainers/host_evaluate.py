@@ -117,7 +117,12 @@ def evaluate(
             decisions[lanes, now] += due
         elif stacks:
             evaluator.view(seen)
-        result = envs.step(np.stack(held.actions), active)
+        try:
+            result = envs.step(np.stack(held.actions), active)
+        except LaneError as problem:
+            if problem.lane is not None and problem.episode is None:
+                problem.episode = int(episode[problem.lane])
+            raise
         returns[lanes, now] += np.where(active, result.reward, 0)
         steps[lanes, now] += active
         shown, over = result.fresh, active & (result.terminated | result.truncated)

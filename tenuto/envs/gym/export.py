@@ -41,6 +41,7 @@ class CompiledEnv(gymnasium.Env):
             can = f"use {' or '.join(modes)}" if modes else "it cannot be drawn"
             raise UserError(f"unknown render mode '{render_mode}' for {type(env).__name__}: {can}")
         self.env_core, self.render_mode = env, render_mode
+        self.max_episode_steps = env.longest_episode()  # so that it is known to have a time limit
         self.observation_space = _observations(env)
         self.action_space = _actions(env)
         self._state: PyTree = None

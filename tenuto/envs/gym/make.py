@@ -9,9 +9,8 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 
-from tenuto.envs.gym import vector as vectors
 from tenuto.envs.gym.spaces import Codec, GymSpec
-from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv, NativeVector, PerLane
+from tenuto.envs.gym.vector import AbstractVectorEnv, NativeVector, PerLane
 from tenuto.errors import UserError
 
 
@@ -39,6 +38,8 @@ def made(make: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
         env = make(*args, **kwargs)
     except UserError:
         raise
+    except gymnasium.error.DependencyNotInstalled as problem:  # it says what pip must install
+        raise UserError(f"{name} needs a package that is missing: {' '.join(str(problem).split())}") from problem
     except Exception as problem:
         raise UserError(f"{name} could not be made ({type(problem).__name__}: {problem})") from problem
     wanted = ("reset", "step", "close")
@@ -74,8 +75,10 @@ def open_envs(
     scale: bool,
     seeds: Sequence[int],
     purpose: int,
+    longest: int | None = None,
 ) -> AbstractVectorEnv:
-    """Environments for lanes with these seeds, if they still have the spaces that the run was made for."""
+    """Environments for lanes with these seeds, if they still have the spaces that the run was made for. Episodes in
+    single ones are cut after `longest` steps, if it is given."""
     codec = inspect(make, vector, name, scale)
     if not same(codec.spec, spec):
         raise UserError(
@@ -84,8 +87,6 @@ def open_envs(
         )
     if vector:
         return NativeVector(functools.partial(made, make, name), codec, seeds, purpose)
-
-    longest = vectors.LONGEST_EPISODE if purpose == EVALUATING else None
     return PerLane(functools.partial(made, make, name), codec, seeds, purpose, longest)
 
 

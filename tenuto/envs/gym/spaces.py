@@ -4,7 +4,7 @@ them."""
 import inspect
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -15,17 +15,18 @@ from gymnasium import spaces as theirs
 from jaxtyping import Array, Float, Int, PyTree
 
 from tenuto.envs.base import AbstractSpec
+from tenuto.envs.gym.actions import actions_of
 from tenuto.errors import UserError
 from tenuto.nets import SMALL, smallest
-from tenuto.spaces import AbstractSpace, Box, Discrete
+from tenuto.spaces import AbstractSpace
 from tenuto.types import ObsSize
 
 WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounded, and not scaled
 LARGEST = 1_000_000  # numbers in a flattened observation
+LARGEST_FLAT_IMAGE = 1024  # numbers of an image that is flattened with the other parts of a Dict or Tuple
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
-ACTIONS = "Discrete, and Box with bounds"
+LIMITS = ("_max_episode_steps", "max_episode_steps", "max_steps")  # attributes with the most steps of an episode
 SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # attributes with the frames of a step
-Action = np.ndarray | np.int64  # as an environment takes it
 Spelled = dict[str, Any]  # a space in JSON
 AnyEnv = gymnasium.Env | gymnasium.vector.VectorEnv
 UNBOUNDED = np.asarray(-np.inf, np.float32), np.asarray(np.inf, np.float32)
@@ -82,8 +83,9 @@ class Codec:
         frames: tuple[int, int] = (1, 1),
     ):
         self.name, self.observations = name, observations
+        self.limited = True  # whether episodes have a time limit, as far as is known
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
-        ours, self.action = _actions_of(actions, name)
+        ours, self.action = actions_of(actions, name)
         low, high = bounds
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             width = (high - low).astype(np.float32)
@@ -113,7 +115,9 @@ class Codec:
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
                     "its spaces in __init__; gymnasium.utils.env_checker.check_env finds what else is wrong"
                 )
-        return cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
+        codec = cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
+        codec.limited = has_time_limit(env)
+        return codec
 
     @classmethod
     def from_spec(cls, spec: GymSpec, name: str = "the environment") -> "Codec":
@@ -167,10 +171,8 @@ def _reader(space: theirs.Space, name: str) -> Reader:
             return np.asarray(int(obs) - start, np.int32)
 
         return number, (), "int32", _not_too_large(int(space.n), name), UNBOUNDED
-    if isinstance(space, theirs.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4:
-        image = _image_reader(space)
-        if min(image[1][:2]) >= smallest(SMALL):  # else it is too small for filters, and read as a vector
-            return image
+    if (image := _image_reader(space)) is not None:
+        return image
     if isinstance(space, theirs.Box):
         dtype = "uint8" if space.dtype == np.uint8 else "float32"
         size = math.prod(space.shape)
@@ -218,6 +220,9 @@ def _refuse_other_numbers(space: theirs.Space, obs: Any) -> None:
     elif isinstance(space, theirs.Tuple):
         for part, one in zip(space.spaces, obs, strict=True):
             _refuse_other_numbers(part, one)
+    elif isinstance(space, theirs.Box) and space.dtype == np.uint8:
+        if _cast(obs, "uint8").shape != space.shape:
+            raise ValueError(f"{_short(obs)} has not the shape {space.shape}")
     elif isinstance(space, theirs.Discrete | theirs.MultiDiscrete):
         most = space.n if isinstance(space, theirs.Discrete) else space.nvec
         number = np.asarray(obs) - space.start
@@ -225,8 +230,11 @@ def _refuse_other_numbers(space: theirs.Space, obs: Any) -> None:
             raise ValueError(f"{_short(obs)} is not one of {space}")
 
 
-def _image_reader(space: theirs.Box) -> Reader:
-    """Images come as (height, width), with channels last or first, or stacked in time: channels go last."""
+def _image_reader(space: theirs.Space) -> Reader | None:
+    """Images come as (height, width), with channels last or first, or stacked in time: channels go last. None where
+    the space has no images, or such as are too small for filters: these are read as vectors."""
+    if not (isinstance(space, theirs.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4):
+        return None
     expected = space.shape
 
     def channels_last(image: np.ndarray) -> np.ndarray:
@@ -242,52 +250,59 @@ def _image_reader(space: theirs.Box) -> Reader:
         return channels_last(array) if array.shape == expected else array[None, None]
 
     shape = channels_last(np.zeros(expected, np.uint8)).shape
+    if min(shape[:2]) < smallest(SMALL):
+        return None
     brightest = np.asarray(max(1, int(np.max(space.high))), np.float32)
     return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
 
 
 def _refuse_others(space: theirs.Space, name: str) -> None:
-    """Refuse what cannot be made a vector, naming the part that cannot."""
-    if isinstance(space, theirs.Dict | theirs.Tuple):
-        for part in space.spaces.values() if isinstance(space, theirs.Dict) else space.spaces:
-            if isinstance(part, theirs.Box) and part.dtype == np.uint8 and len(part.shape) > 1:
-                raise UserError(
-                    f"{name} has an image of shape {part.shape} inside a {type(space).__name__} observation: pick it "
-                    "out with gymnasium.wrappers.FilterObservation, or give the rest without it"
-                )
-            _refuse_others(part, name)
-    elif not isinstance(space, theirs.Box | theirs.Discrete | theirs.MultiBinary | theirs.MultiDiscrete):
+    """Refuse what cannot be made a vector: the error names the part, and has code for an observation without it."""
+    if (found := _unreadable_part(space)) is None:
+        return
+    at, part = found
+    where = f" in obs{at}" if at else ""
+    others = [key for key, one in _parts(space) if _unreadable_part(one) is None]
+    without = f"`gymnasium.wrappers.FilterObservation(env, {others})`"
+    if isinstance(part, theirs.Box):
+        rest = f", or the rest without it, {without}" if others else ""
         raise UserError(
-            f"{name} has observations of the kind {type(space).__name__}, which networks here cannot read: supported "
-            f"are {OBSERVATIONS}; a wrapper (gymnasium.ObservationWrapper) can make them one of these"
+            f"{name} has an image of shape {part.shape}{where}, and an image of more than {LARGEST_FLAT_IMAGE:,} "
+            "numbers is not read together with others: in a function for tenuto.train, give it alone, "
+            f"`gymnasium.wrappers.TransformObservation(env, lambda obs: obs{at}, env.observation_space{at})`{rest}"
         )
+    remedy = "a wrapper (gymnasium.ObservationWrapper) can make them one of these"
+    if others:
+        remedy = f"in a function for tenuto.train, give the rest without it, {without}"
+    raise UserError(
+        f"{name} has observations of the kind {type(part).__name__}{where}, which networks here cannot read: supported "
+        f"are {OBSERVATIONS}; {remedy}"
+    )
+
+
+def _unreadable_part(space: theirs.Space, at: str = "") -> tuple[str, theirs.Space] | None:
+    """The first part that cannot be made a vector, and where it is, as code; None where all can."""
+    if isinstance(space, theirs.Dict | theirs.Tuple):
+        found = (_unreadable_part(part, f"{at}[{key!r}]") for key, part in _parts(space))
+        return next((one for one in found if one is not None), None)
+    if isinstance(space, theirs.Box):
+        large = math.prod(space.shape) > LARGEST_FLAT_IMAGE
+        return (at, space) if large and _image_reader(space) is not None else None
+    known = isinstance(space, theirs.Discrete | theirs.MultiBinary | theirs.MultiDiscrete)
+    return None if known else (at, space)
+
+
+def _parts(space: theirs.Space) -> list[tuple[Any, theirs.Space]]:
+    """The parts of a Dict or Tuple by their keys; of other spaces none."""
+    if isinstance(space, theirs.Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces)) if isinstance(space, theirs.Tuple) else []
 
 
 def _not_too_large(size: int, name: str) -> int:
     if not 0 < size <= LARGEST:
         raise UserError(f"{name} has observations of {size:,} numbers: there must be 1 to {LARGEST:,}")
     return size
-
-
-def _actions_of(space: theirs.Space, name: str) -> tuple[AbstractSpace, Callable[[np.ndarray], Action]]:
-    """The actions as a space of ours, and a function from one of ours to one of the environment's."""
-    if isinstance(space, theirs.Discrete):
-        start = int(space.start)
-        return Discrete(int(space.n)), lambda action: np.int64(int(action) + start)
-    if isinstance(space, theirs.Box) and np.issubdtype(space.dtype, np.floating):
-        dtype, low, high = space.dtype, space.low, space.high
-        try:
-            box = Box(low, high)
-        except UserError as problem:
-            raise UserError(f"{name}: {problem}") from None
-        return box, lambda action: np.clip(action.astype(dtype), low, high)
-    hint = ""
-    if isinstance(space, theirs.MultiDiscrete | theirs.MultiBinary):
-        hint = "; a wrapper (gymnasium.wrappers.TransformAction) can number the combinations as one Discrete"
-    spelled = f"{type(space).__name__} of {space.dtype}" if isinstance(space, theirs.Box) else type(space).__name__
-    raise UserError(
-        f"{name} has actions of the kind {spelled}, which no agent here can choose: supported are {ACTIONS}{hint}"
-    )
 
 
 def spell_space(space: theirs.Space) -> Spelled:
@@ -339,15 +354,28 @@ def read_space(spelled: Spelled) -> theirs.Space:
 def frames_per_step(env: AnyEnv) -> tuple[int, int]:
     """The least and the most frames that a step plays, by the attributes of the environment and its wrappers."""
     least = most = 1
-    layer: object = env
-    while layer is not None:
+    for layer in _layers(env):
         skips = [inspect.getattr_static(layer, name, None) for name in SKIPS]
         skip = next((x for x in skips if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
         low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step
         if _is_count(low) and _is_count(high):
             least, most = least * int(low), most * int(high)
-        layer = getattr(layer, "__dict__", {}).get("env")
     return least, most
+
+
+def has_time_limit(env: AnyEnv) -> bool:
+    """Whether episodes are known to be cut, by the attributes of the environment and its wrappers. An environment that
+    cuts them in a way of its own cannot be told from one that does not."""
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return True  # its environments are its own affair
+    return any(_is_count(inspect.getattr_static(layer, name, None)) for layer in _layers(env) for name in LIMITS)
+
+
+def _layers(env: object) -> Iterator[object]:
+    """The environment and those inside of it, from the outermost wrapper."""
+    while env is not None:
+        yield env
+        env = getattr(env, "__dict__", {}).get("env")
 
 
 def _rows(space: theirs.Space, batch: Any) -> list[Any]:
@@ -364,5 +392,5 @@ def _is_count(value: object) -> bool:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())  # an array's has several lines
     return text if len(text) <= 60 else text[:57] + "..."

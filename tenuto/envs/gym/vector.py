@@ -14,11 +14,13 @@ from typing import Any, NamedTuple, SupportsFloat
 import gymnasium
 import numpy as np
 
-from tenuto.envs.gym.spaces import Action, Codec
+from tenuto.envs.gym.actions import Action
+from tenuto.envs.gym.spaces import Codec
 from tenuto.errors import UserError
 
 TRAINING, EVALUATING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
 LONGEST_EPISODE = 10_000  # steps of an evaluation: a greedy policy may never come to an end
+SHORTEST_CUT = 500  # steps at least, wherever an episode without a time limit is cut in an evaluation
 LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
 
 
@@ -80,6 +82,8 @@ class AbstractVectorEnv(ABC):
 
 class LaneError(Exception):
     """What an environment did wrong, and in which lane (None: in no particular one)."""
+
+    episode: int | None = None  # in which it happened, counted from 0, where that is known
 
     def __init__(self, lane: int | None, what: str):
         super().__init__(what)
@@ -199,10 +203,14 @@ class PerLane(AbstractVectorEnv):
 
     def _begin(self, lane: int, episode: int) -> np.ndarray:
         try:
-            raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
-        except Exception as problem:
-            raise LaneError(lane, _describe("reset(seed=...)", problem)) from problem
-        return self._read(lane, raw)
+            try:
+                raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
+            except Exception as problem:
+                raise LaneError(lane, _describe("reset(seed=...)", problem)) from problem
+            return self._read(lane, raw)
+        except LaneError as problem:
+            problem.episode = episode
+            raise
 
     def _read(self, lane: int, raw: Any) -> np.ndarray:
         try:
