@@ -9,7 +9,7 @@ import pytest
 
 from tenuto import cli
 from tenuto.errors import UserError
-from tenuto.experiments import EXPERIMENTS, atari, measures
+from tenuto.experiments import EXPERIMENTS, atari, measures, suite
 from tenuto.experiments import published_atari as published
 from tenuto.experiments import reproduce as work
 from tenuto.experiments.captions import caption
@@ -136,7 +136,7 @@ def test_averages_of_the_normalised_table_are_means_of_its_columns_but_for_three
 
 
 def made(part: str, game: str, *agents: str, steps: int = BUDGET.amount, setting: str = "released") -> list[Entry]:
-    return [e for agent in agents for e in atari.entries(part, setting, 2, steps, game, agent)]
+    return [e for agent in agents for e in atari.SUITE.entries(part, setting, 2, steps, game, agent)]
 
 
 def described(listed: list[Entry]) -> dict[tuple[str, str, str], tuple[float | None, float | None, Job]]:
@@ -196,12 +196,12 @@ def test_fixed_repeats_are_jobs_of_their_own_and_that_of_4_is_the_one_of_main():
 
 @emulator
 def test_ablations_and_ensembles_share_the_jobs_of_main():
-    main = {e.source.job for e in made("main", "seaquest", *atari.COLUMNS)}
-    ablations = {e.source.job for e in made("ablations", "seaquest", *atari.COLUMNS)}
-    ensemble = {e.source.job for e in made("ensemble", "seaquest", *atari.COLUMNS)}
+    main = {e.source.job for e in made("main", "seaquest", *suite.COLUMNS)}
+    ablations = {e.source.job for e in made("ablations", "seaquest", *suite.COLUMNS)}
+    ensemble = {e.source.job for e in made("ensemble", "seaquest", *suite.COLUMNS)}
     assert {job.request.agent for job in ablations - main} == {"joint-options"}
     assert {job.request.agent for job in ensemble - main} == {"full-ensemble"}
-    assert {job.request.agent for job in ablations} == set(atari.AGENTS["ablations"])
+    assert {job.request.agent for job in ablations} == set(suite.AGENTS["ablations"])
 
 
 @emulator
@@ -215,10 +215,10 @@ def test_a_game_that_is_not_the_papers_has_the_settings_values_and_no_published_
 @emulator
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_every_part_can_be_made_in_every_setting(setting: str):
-    for part, agents in atari.AGENTS.items():
+    for part, agents in suite.AGENTS.items():
         listed = made(part, "freeway", *agents, setting=setting)
         assert {e.setting for e in listed} == {setting}
-        assert {e.table for e in listed} <= set(atari.TITLES)
+        assert {e.table for e in listed} <= set(atari.EXPERIMENT.titles)
         assert {e.measure for e in listed} <= set(measures.MEASURES)
 
 
@@ -227,13 +227,13 @@ def test_a_part_has_no_cells_for_agents_it_does_not_have():
 
 
 def test_items_are_games_by_agents_and_always_the_random_one():
-    assert atari.items(["main"], ["pong", "qbert", "pong"], ["ute"]) == [
+    assert atari.SUITE.items(["main"], ["pong", "qbert", "pong"], ["ute"]) == [
         *(("pong", "ute"), ("pong", "random")),
         *(("qbert", "ute"), ("qbert", "random")),
     ]
-    everything = atari.items(["main"], None, None)
-    assert len(everything) == 12 * len(atari.COLUMNS)
-    assert set(atari.COLUMNS) == {*published.AGENTS, "random", "joint-options", "full-ensemble"}
+    everything = atari.SUITE.items(["main"], None, None)
+    assert len(everything) == 12 * len(suite.COLUMNS)
+    assert set(suite.COLUMNS) == {*published.AGENTS, "random", "joint-options", "full-ensemble"}
 
 
 # What is taken from records
@@ -301,7 +301,7 @@ def test_scores_are_normalised_by_means_over_seeds_and_averaged_over_games():
         *(cell("pong", "random", -20.0, -22.0), cell("pong", "ddqn", 18.0, 20.0), cell("pong", "ute", -1.0, 59.0)),
         *(cell("qbert", "random", 100.0, 100.0), cell("qbert", "ddqn", 200.0, 400.0), cell("qbert", "ute", 500.0, 0.0)),
     ]
-    found = {c.key: c for c in atari.derive(listed)}
+    found = {c.key: c for c in atari.EXPERIMENT.derive(listed)}
     values = {(c.row, c.column): pytest.approx(c.values) for c in found.values()}
     assert values == {
         ("pong", "ddqn"): (39 / 40, 41 / 40),
@@ -329,7 +329,7 @@ def test_the_average_of_all_games_stands_beside_the_published_one():
     ]
     averages = {
         (c.table, c.column): c.published
-        for c in atari.derive(listed)
+        for c in atari.EXPERIMENT.derive(listed)
         if c.row == f"average of {len(published.GAMES)} games"
     }
     assert averages == {
@@ -348,19 +348,22 @@ def test_an_average_is_over_the_games_that_all_columns_have_and_needs_two():
         for agent, value in (("random", 0.0), ("ddqn", 1.0), ("ute", 2.0))
         if (game, agent) != ("freeway", "ute")
     ]
-    assert {c.row for c in atari.derive(listed)} == {"freeway", "pong", "qbert", "average of 2 games"}
+    assert {c.row for c in atari.EXPERIMENT.derive(listed)} == {"freeway", "pong", "qbert", "average of 2 games"}
     without = [c for c in listed if (c.row, c.column) != ("pong", "ute")]
-    assert {c.row for c in atari.derive(without)} == {"freeway", "pong", "qbert"}
+    assert {c.row for c in atari.EXPERIMENT.derive(without)} == {"freeway", "pong", "qbert"}
 
 
 @pytest.mark.parametrize("ddqn", [5.0, 4.0])
 def test_a_game_in_which_ddqn_is_not_better_than_random_has_no_score(ddqn: float):
-    assert atari.derive([cell("pong", "random", 5.0), cell("pong", "ddqn", ddqn), cell("pong", "ute", 9.0)]) == []
+    assert (
+        atari.EXPERIMENT.derive([cell("pong", "random", 5.0), cell("pong", "ddqn", ddqn), cell("pong", "ute", 9.0)])
+        == []
+    )
 
 
 def test_settings_are_normalised_each_by_itself():
     mixed = [cell("pong", "random", 0.0), cell("pong", "ddqn", 1.0, setting="text"), cell("pong", "ute", 2.0)]
-    assert atari.derive(mixed) == []
+    assert atari.EXPERIMENT.derive(mixed) == []
 
 
 def test_tables_have_games_by_name_their_average_last_and_agents_as_in_the_paper():
@@ -371,12 +374,12 @@ def test_tables_have_games_by_name_their_average_last_and_agents_as_in_the_paper
         ("qbert", "ddqn"),
         ("pong", "dar"),
     ]
-    text = tables.markdown([cell(game, agent, 0.0) for game, agent in places], "Atari", "", atari.rank)
+    text = tables.markdown([cell(game, agent, 0.0) for game, agent in places], "Atari", "", atari.EXPERIMENT.rank)
     table = [line.split("|")[1:-1] for line in text.splitlines() if line.startswith("|")]
     assert [column.strip() for column in table[0]] == ["", "ddqn", "dar", "ute", "random"]
     assert [line[0].strip() for line in table[2:]] == ["beam_rider", "pong", "qbert", "average of 2 games"]
     swept = [cell("pong", f"ute lam={lam}", 0.0) for lam in published.LAMS]
-    assert " | ".join(c.column for c in swept) in tables.markdown(swept, "Atari", "", atari.rank)
+    assert " | ".join(c.column for c in swept) in tables.markdown(swept, "Atari", "", atari.EXPERIMENT.rank)
 
 
 def test_a_table_says_what_keeps_its_numbers_from_the_published_ones():
@@ -408,8 +411,8 @@ def finish(job: Job, folder: Path, rng: np.random.Generator, offset: float) -> N
 def test_a_report_has_every_table_and_figure_and_forgets_an_average_over_fewer_games(tmp_path: Path):
     experiment, rng = EXPERIMENTS["atari"], np.random.default_rng(0)
     folder = work.claim(tmp_path / "out", "atari", {"seeds": 2, "steps": 30_000})
-    yardsticks = [("released", "main", game, agent) for game in ("freeway", "qbert") for agent in atari.YARDSTICKS]
-    all_parts = [("released", part, "pong", agent) for part in atari.PARTS for agent in atari.COLUMNS]
+    yardsticks = [("released", "main", game, agent) for game in ("freeway", "qbert") for agent in suite.YARDSTICKS]
+    all_parts = [("released", part, "pong", agent) for part in atari.PARTS for agent in suite.COLUMNS]
     others = [("released", "main", "qbert", agent) for agent in published.AGENTS]
     for asked in (yardsticks, all_parts + others):
         wanted = work.entries_of(experiment, asked, 2, 30_000)
@@ -420,7 +423,7 @@ def test_a_report_has_every_table_and_figure_and_forgets_an_average_over_fewer_g
         averages = {c.row for c in cells.read(folder) if c.row.startswith("average")}
         assert averages == {"average of 2 games"}
     found = cells.read(folder)
-    assert {c.table for c in found} == set(atari.TITLES)
+    assert {c.table for c in found} == set(atari.EXPERIMENT.titles)
     assert {c.steps for c in found} == {30_000}
     normalised = {(c.row, c.column): c.mean for c in found if c.table == "tab:atari_result_normalized"}
     of_ddqn = [normalised[game, "ddqn"] for game in ("pong", "qbert")]  # those that all agents have played, not freeway
@@ -502,6 +505,6 @@ def test_an_unknown_game_needs_the_emulator_and_the_papers_do_not(monkeypatch: p
         raise UserError("no emulator")
 
     monkeypatch.setattr(atari, "known_games", missing)
-    assert len(atari.items(["main"], ["pong"], ["ute"])) == 2
+    assert len(atari.SUITE.items(["main"], ["pong"], ["ute"])) == 2
     with pytest.raises(UserError, match="no emulator"):
-        atari.items(["main"], ["tetris"], ["ute"])
+        atari.SUITE.items(["main"], ["tetris"], ["ute"])

@@ -118,7 +118,7 @@ class ReproduceFlags:
     out: Path
     """Folder for the results."""
     seeds: int | None = None
-    """Seeds per cell; by default as many as the paper has: 20, on Atari 7."""
+    """Seeds per cell; by default as many as the paper has: 20, on Atari 7. On MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
     """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
     parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
@@ -178,7 +178,19 @@ class ReproducePendulum(ReproduceFlags):
 
 
 @dataclasses.dataclass
-class ReproduceAtari(ReproduceFlags):
+class GamesFlags(ReproduceFlags):
+    """Flags of experiments on a suite of games."""
+
+    parts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
+    """What to make; see above."""
+    games: list[str] | None = None
+    """Games; by default all."""
+    agents: list[str] | None = None
+    """Agents, of those that the parts have; by default all of them. Without ddqn there are no normalised scores."""
+
+
+@dataclasses.dataclass
+class ReproduceAtari(GamesFlags):
     """Atari 2600: the paper's table for 12 games, raw and normalised, its sweeps, ablations and learning curves.
 
     Parts: main (ddqn, fixed-j, ez-greedy, dar, temporl, b-dqn, ute-1step, ute, ute-adaptive, each with the paper's best
@@ -196,17 +208,37 @@ class ReproduceAtari(ReproduceFlags):
     setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
     """Hyper-parameters and how games are played: `released` (what the authors' code ran), `text` (the paper's words),
     `standard` (whole games as is usual today: no match for the paper's numbers), or several."""
-    parts: list[str] = dataclasses.field(default_factory=lambda: ["main"])
-    """What to make; see above."""
     games: list[str] | None = None
     """Games, as ale-py names them: road_runner, ms_pacman; by default the paper's 12. Other
     games have no published numbers."""
-    agents: list[str] | None = None
-    """Agents, of those that the parts have; by default all of them. Without ddqn there are no normalised scores."""
     steps: int | None = None
     """Environment steps (of 4 frames) that each lane is trained for; by default the paper's 2,500,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, unless other
+    flags are given. Its numbers mean nothing."""
+
+
+@dataclasses.dataclass
+class ReproduceMinatar(GamesFlags):
+    """MinAtar: what the paper shows on Atari, on five small games, with many seeds (not in the paper).
+
+    Parts and their agents are those of `tenuto reproduce atari`: main, lambdas, mus, fixed, ablations, ensemble. Here
+    λ = 0 and μ = 2, decided beforehand. The games are compiled with the agents and need no emulator; the whole is for a
+    GPU, and later calls with the same --out, --seeds and --steps add to the tables.
+
+    Example: tenuto reproduce minatar --games breakout --agents ddqn temporl ute --out runs/minatar
+    """
+
+    name: ClassVar[str] = "minatar"
+
+    setting: list[str] = dataclasses.field(default_factory=lambda: ["standard"])
+    """Hyper-parameters: there is only `standard`."""
+    games: list[str] | None = None
+    """Of breakout, asterix, freeway, seaquest and space_invaders; by default all."""
+    steps: int | None = None
+    """Environment steps that each lane is trained for; by default 2,000,000."""
+    quick: bool = False
+    """A trial run to see that all works: 400 steps of 1 seed on breakout, of main only ddqn and ute, unless other
     flags are given. Its numbers mean nothing."""
 
 
@@ -227,6 +259,7 @@ class Reproduce:
         | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
         | Annotated[ReproducePendulum, tyro.conf.subcommand("pendulum", prefix_name=False)]
         | Annotated[ReproduceAtari, tyro.conf.subcommand("atari", prefix_name=False)]
+        | Annotated[ReproduceMinatar, tyro.conf.subcommand("minatar", prefix_name=False)]
     )
 
 
