@@ -67,9 +67,7 @@ class Plan(eqx.Module):
     precision: str = eqx.field(static=True, default="float32")  # of an update's products: one of PRECISIONS
     anneal: bool = eqx.field(static=True, default=False)  # the learning rate falls to 0 over the run's `steps`
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
-    normalise_observations: bool = eqx.field(
-        static=True, default=False
-    )  # by mean and spread so far (`scales.py`)
+    normalise_observations: bool = eqx.field(static=True, default=False)  # by mean and spread so far (`scales.py`)
     normalise_rewards: bool = eqx.field(static=True, default=False)  # by the size of the largest return so far
     wide: int | None = eqx.field(static=True, default=None)  # inputs of a layer, beyond which its steps are smaller
 

@@ -36,6 +36,7 @@ from tenuto.envs.gym.spaces import Codec
 from tenuto.envs.gym.vector import EVALUATING, TRAINING, NativeVector, PerLane, episode_seed
 from tenuto.extensions import Joint
 from tenuto.runs import runner
+from tenuto.runs.jobs import changed
 from tenuto.trainers import host
 from tenuto.trainers.program import EVALUATION_FOLD, EnvError, Evaluation
 from tenuto.types import Option
@@ -237,7 +238,12 @@ LONG = {"steps": 9_000, "evaluate_every": 3_000, "evaluation_episodes": 4}
     ids=["limited", "a share of the training", "at least", "at most"],
 )
 def test_episodes_without_time_limit_have_their_share_of_the_training(make: Any, asked: Any, longest: int):
-    assert job_of(make, **asked).longest_evaluation == longest
+    """Also when a run goes on: a stored job does not know the limit, its environments do."""
+    new = job_of(make, **asked)
+    for job in (new, changed(new, dataclasses.replace(new.given, limited=True))):
+        envs = job.open_envs(SEEDS, EVALUATING)
+        assert envs.longest_episode == longest
+        envs.close()
 
 
 def test_an_environment_without_time_limit_is_told_once_where_it_is_judged(run_folder: Path):

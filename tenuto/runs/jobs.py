@@ -23,7 +23,7 @@ from tenuto.envs.gym import vector as vectors
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.envs.gym.make import inspect, maker, open_envs
 from tenuto.envs.gym.spaces import GymSpec
-from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv
+from tenuto.envs.gym.vector import AbstractVectorEnv
 from tenuto.envs.lava import rows_of
 from tenuto.errors import UserError
 from tenuto.loop import Task
@@ -49,7 +49,7 @@ class Given:
         None  # makes an environment, or with `vector` a vector environment of a given size
     )
     vector: bool = False
-    limited: bool = True  # whether episodes on the host have a time limit, as far as is known
+    limited: bool = True  # whether episodes on the host have a time limit, as far as a new run knows
     agent: Agent | None = None
     plan: Plan | None = None
 
@@ -92,12 +92,10 @@ class Job:
         return self.tasks[0].agent.extension.uses_lam
 
     @property
-    def longest_evaluation(self) -> int:
-        """The most steps of an episode in an evaluation of a single environment on the host. Where nothing else ends
-        episodes, an evaluation takes about as many steps as the training since the last one: a greedy policy may walk
-        on for ever."""
-        if self.given.limited:
-            return vectors.LONGEST_EPISODE
+    def evaluation_cut(self) -> int:
+        """The most steps of an episode in an evaluation of a single environment on the host without a time limit: an
+        evaluation takes about as many steps as the training since the last one. A greedy policy may walk on for
+        ever."""
         share = (self.request.evaluate_every or 0) // (self.request.evaluation_episodes or 1)
         return min(vectors.LONGEST_EPISODE, max(vectors.SHORTEST_CUT, share))
 
@@ -148,10 +146,8 @@ class Job:
         if isinstance(env, Atari):
             return Emulators(env, seeds, purpose)
         assert isinstance(env, GymSpec)
-        longest = self.longest_evaluation if purpose == EVALUATING else None
-        return open_envs(
-            self.maker(), self.given.vector, request.envs[0], env, request.scale_observations, seeds, purpose, longest
-        )
+        scale, cut = request.scale_observations, self.evaluation_cut
+        return open_envs(self.maker(), self.given.vector, request.envs[0], env, scale, seeds, purpose, cut)
 
 
 def job_for(env: Any, agent: str, setting: str = "", *, given: Given = Given(), **asked: Any) -> Job:

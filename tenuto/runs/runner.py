@@ -317,7 +317,7 @@ def _limit_note(job: Job) -> list[str]:
         return []
     return [
         f"{job.request.envs[0]} has no time limit that is known (gymnasium.wrappers.TimeLimit sets one): episodes of "
-        f"an evaluation are cut after {job.longest_evaluation:,} steps."
+        f"an evaluation are cut after {job.evaluation_cut:,} steps."
     ]
 
 

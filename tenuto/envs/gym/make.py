@@ -9,8 +9,9 @@ from typing import Any
 import equinox as eqx
 import gymnasium
 
+from tenuto.envs.gym import vector as vectors
 from tenuto.envs.gym.spaces import Codec, GymSpec
-from tenuto.envs.gym.vector import AbstractVectorEnv, NativeVector, PerLane
+from tenuto.envs.gym.vector import EVALUATING, AbstractVectorEnv, NativeVector, PerLane
 from tenuto.errors import UserError
 
 
@@ -75,10 +76,10 @@ def open_envs(
     scale: bool,
     seeds: Sequence[int],
     purpose: int,
-    longest: int | None = None,
+    cut: int = vectors.LONGEST_EPISODE,
 ) -> AbstractVectorEnv:
-    """Environments for lanes with these seeds, if they still have the spaces that the run was made for. Episodes in
-    single ones are cut after `longest` steps, if it is given."""
+    """Environments for lanes with these seeds, if they still have the spaces that the run was made for. In evaluations,
+    episodes of single ones are cut after `cut` steps if they have no time limit that is known."""
     codec = inspect(make, vector, name, scale)
     if not same(codec.spec, spec):
         raise UserError(
@@ -87,7 +88,10 @@ def open_envs(
         )
     if vector:
         return NativeVector(functools.partial(made, make, name), codec, seeds, purpose)
-    return PerLane(functools.partial(made, make, name), codec, seeds, purpose, longest)
+    longest = vectors.LONGEST_EPISODE if codec.limited else cut
+    return PerLane(
+        functools.partial(made, make, name), codec, seeds, purpose, longest if purpose == EVALUATING else None
+    )
 
 
 def same(one: GymSpec, other: GymSpec) -> bool:
