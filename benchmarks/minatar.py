@@ -4,9 +4,9 @@
     python benchmarks/minatar.py --precision tensorfloat32                           # on a GPU: all games, 30 lanes
 
 A step of a lane is one environment step, and every second one an update of all its networks, as in the experiment. The
-yardstick is the package in Python with random actions on one CPU core. It plays and does not learn: `times_package`, the
-steps of all lanes that learn divided by its own, may well be below 1, and is no comparison of learners. There is none
-with PyTorch.
+yardstick is the package in Python with random actions on one CPU core. It plays and does not learn: `times_package`,
+the steps of all lanes that learn divided by its own, may well be below 1, and is no comparison of learners. There is
+none with PyTorch.
 """
 
 import importlib
