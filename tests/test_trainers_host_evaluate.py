@@ -242,7 +242,7 @@ def test_episodes_without_time_limit_have_their_share_of_the_training(make: Any,
     new = job_of(make, **asked)
     for job in (new, changed(new, dataclasses.replace(new.given, limited=True))):
         envs = job.open_envs(SEEDS, EVALUATING)
-        assert envs.longest_episode == longest
+        assert envs._longest == longest
         envs.close()
 
 
