@@ -20,6 +20,7 @@ from tenuto.envs.lava import DOWN, LavaState
 from tenuto.envs.lava import RIGHT as EAST
 from tenuto.envs.pendulum import PendulumState
 from tenuto.errors import UserError
+from tenuto.report import stats
 
 KEY = jax.random.key(0)
 START = jnp.int32(0)
@@ -305,3 +306,24 @@ def test_the_command_trains_keeps_every_run_and_does_not_train_it_again(
     assert len(options.out.read_text().splitlines()) == 2
     shown = capsys.readouterr().out.splitlines()
     assert [row.split()[0] for row in shown] == ["ddqn", "tiny"]
+
+
+def test_the_scores_in_the_documents_are_those_of_the_kept_runs():
+    root = Path(__file__).parent.parent
+    kept: dict[tuple[str, str], list[float]] = {}
+    for line in map(json.loads, (root / "results" / "findings" / "standard.jsonl").read_text().splitlines()):
+        name = line["run"]
+        if name["agent"] == "ddqn":
+            run = standard.Run(name["problem"], "ddqn", name["variant"], name["seed"], None)
+            kept.setdefault((name["variant"], name["problem"]), []).append(
+                standard.measures(run, line["evaluations"]).score
+            )
+    page = (root / "docs" / "environments.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "[0." in line]
+    assert len(rows) == 7
+    for variant, *cells, whole in rows:
+        scores = [kept[variant, problem] for problem in ("balance", "lander", "catch", "slippery")]
+        assert {len(each) for each in scores} == {6}
+        assert cells == [f"{np.mean(each):.3f}" for each in scores]
+        found = stats.estimate(np.concatenate(scores))
+        assert whole == f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
