@@ -15,7 +15,7 @@ from tenuto.errors import UserError
 from tenuto.spaces import AbstractSpace, Box, Discrete
 from tenuto.types import ObsSize, TimeStep
 
-FIVE, SIX = 5, 6  # what a step returns: (obs, state, reward, done, info), or with terminated and truncated for done
+WITH_TWO_FLAGS = 6  # what a step returns that tells terminated and truncated apart; else `done` stands for both
 
 
 def from_gymnax(env: Any, params: Any = None, limit: int | None = None) -> "Gymnax":
@@ -117,7 +117,7 @@ class Gymnax(AbstractEnv):
         by itself, and what the old one ended with is lost."""
         call: Callable[..., Any] = getattr(self.env, "step_env", self.env.step)
         found = call(key, state, action, self.params)
-        if len(found) == SIX:
+        if len(found) == WITH_TWO_FLAGS:
             obs, state, reward, terminated, truncated, info = found
             return _last(info, obs), state, reward, jnp.asarray(terminated, bool), jnp.asarray(truncated, bool)
         obs, state, reward, over, info = found
