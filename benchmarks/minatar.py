@@ -3,10 +3,13 @@
     python benchmarks/minatar.py --games breakout --lanes 4 --rounds 50 --chunks 2   # on a CPU
     python benchmarks/minatar.py --precision tensorfloat32                           # on a GPU: all games, 30 lanes
 
-A step of a lane is one environment step, and every second one an update of all its networks, as in the experiment. The
-yardstick is the package in Python with random actions on one CPU core. It plays and does not learn: `times_package`,
-the steps of all lanes that learn divided by its own, may well be below 1, and is no comparison of learners. There is
-none with PyTorch.
+A step of a lane is one environment step; updates are as in the experiment. There are two yardsticks, each on one CPU
+core: the package in Python with random actions, which plays and does not learn (`times_package`, the steps of all lanes
+that learn divided by its own, may well be below 1), and, if PyTorch is installed, the package with a double DQN in
+PyTorch that has ddqn's network, batch and rhythm of updates (`torch_dqn.py`). On a CPU, `times_torch_per_core` is the
+steps of all lanes on one core (`--cores 1`) divided by those of PyTorch.
+
+    python benchmarks/minatar.py --games breakout --agents ddqn --lanes 8 --cores 1 --torch-steps 4000
 """
 
 import importlib
@@ -19,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch_dqn
 import tyro
 from timing import measure
 
+from tenuto.actions import DoubleQ
 from tenuto.envs.minatar import GAMES
 from tenuto.experiments.minatar import EXPERIMENT
-from tenuto.runs.jobs import job_for
+from tenuto.runs.jobs import Job, job_for
 
 sys.path = [path for path in sys.path if Path(path).resolve() != Path(__file__).parent]  # else `minatar` is this file
 
@@ -45,6 +50,10 @@ class Options:
     """Of updates: float32, tensorfloat32, bfloat16; by default the setting's."""
     package_steps: int = 20_000
     """Steps of the package `minatar` that are timed; 0 for none."""
+    torch_steps: int = 0
+    """Steps of a double DQN in PyTorch that are timed; 0 for none."""
+    cores: int | None = None
+    """CPU cores that lanes are trained on; by default all."""
     cache: bool = False
     """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""
 
@@ -65,8 +74,8 @@ def package_speed(game: str, steps: int) -> int:
     return round(steps / (time.perf_counter() - began))
 
 
-def measured(options: Options, game: str, agent: str) -> dict[str, Any]:
-    job = job_for(
+def job_of(options: Options, game: str, agent: str) -> Job:
+    return job_for(
         f"minatar-{game}",
         agent,
         "standard",
@@ -74,7 +83,15 @@ def measured(options: Options, game: str, agent: str) -> dict[str, Any]:
         steps=EXPERIMENT.budget.amount,
         precision=options.precision,
     )
-    return measure(job, chunks=options.chunks, cache=options.cache, rounds=options.rounds)
+
+
+def torch_speed(options: Options, game: str) -> int:
+    """Env steps per second of PyTorch's double DQN with the numbers of our ddqn."""
+    task = job_of(options, game, "ddqn").tasks[0]
+    assert isinstance(task.agent.action, DoubleQ)
+    plan = task.plan
+    hidden = task.agent.action.hidden
+    return torch_dqn.speed(game, hidden=hidden, batch=plan.batch, every=plan.learn_every, steps=options.torch_steps)
 
 
 def main(options: Options) -> None:
@@ -82,11 +99,21 @@ def main(options: Options) -> None:
     for game in options.games:
         there = options.package_steps and find_spec("minatar") is not None
         alone = package_speed(game, options.package_steps) if there else None
+        learning = torch_speed(options, game) if options.torch_steps else None
         for agent in options.agents:
-            line = {"game": game} | measured(options, game, agent)
+            job = job_of(options, game, agent)
+            timing = measure(
+                job, chunks=options.chunks, cache=options.cache, rounds=options.rounds, cores=options.cores
+            )
+            line: dict[str, Any] = {"game": game, "learn_every": job.tasks[0].plan.learn_every} | timing
             if alone:
                 ratio = float(f"{line['env_steps_per_s'] / alone:.2g}")
                 line |= {"package_steps_per_s": alone, "times_package": ratio}
+            if learning:
+                line |= {"torch_steps_per_s": learning}
+                if line["device"] == "cpu":
+                    per_core = line["env_steps_per_s"] / line["devices"]
+                    line |= {"times_torch_per_core": float(f"{per_core / learning:.2g}")}
             print(line, flush=True)
             found.append(line)
     print(json.dumps({"name": "minatar", "precision": options.precision, "measured": found}))

@@ -131,6 +131,7 @@ POLICIES: dict[str, Policy] = {
     "swing": swing,
     "hill": hill,
     "catch": catch,
+    "catch-image": catch,
     "rooms": rooms,
     "lander": land,
     "slippery": slippery,

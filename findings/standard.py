@@ -41,6 +41,7 @@ LENGTHS = {  # steps of a run: enough for some agents to learn the problem, not 
     "swing": 20_000,
     "hill": 60_000,
     "catch": 12_000,
+    "catch-image": 12_000,
     "rooms": 20_000,
     "lander": 30_000,
     "slippery": 15_000,

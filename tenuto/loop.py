@@ -55,6 +55,7 @@ class Brain(NamedTuple):
     action_optimisers: tuple[PyTree, ...]  # one per lesson
     extension_optimiser: PyTree
     gradient: Nets = ()  # of the option values' loss; empty except between the parts of an update
+    unit: PyTree = ()  # what rewards are multiplied by in all values; empty where they are not scaled
 
 
 class Networks(NamedTuple):
@@ -157,6 +158,7 @@ def start(task: Task, key: Array) -> Lane:
             extension=extension,
             action_optimisers=tuple(plan.optimiser.init(part_of(action, x)) for x in agent.action.lessons()),
             extension_optimiser=plan.optimiser.init((action.torso, extension) if shares_torso(task) else extension),
+            unit=jnp.float32(0) if plan.normalise_rewards else (),
         ),
         replay=Replay.empty(
             plan.capacity,
@@ -305,6 +307,10 @@ def learn(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) 
 def begin_update(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None = None) -> Lane:
     """An update's first part: target networks, and the gradient of the option values' loss if these are learned."""
     k_extension, _ = jax.random.split(jax.random.fold_in(lane.learn_key, t))
+    if isinstance(lane.scales.reward, Gains):
+        unit = jnp.where(lane.episode < task.plan.episodes, lane.scales.reward.factor(), lane.brain.unit)
+        copy = copy and in_unit(task, copy, unit)
+        lane = lane._replace(brain=in_unit(task, lane.brain, unit))
     target = task.plan.target.track(lane.brain.action, lane.brain.target, t, task.plan.learn_every)
     lane = lane._replace(brain=lane.brain._replace(target=target))
     if not isinstance(task.agent.extension, AbstractLearnedExtension):
@@ -312,6 +318,24 @@ def begin_update(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain | None =
     with jax.default_matmul_precision(task.plan.precision):
         gradient = option_gradient(task, task.agent.extension, lane, t, k_extension, copy)
         return lane._replace(brain=lane.brain._replace(gradient=gradient))
+
+
+def in_unit(task: Task, brain: Brain, unit: Float[Array, ""]) -> Brain:
+    """The brain whose values are in this unit. When rewards turn out larger than thought, what was learned is not
+    learned again: the networks' outputs are multiplied (PopArt, van Hasselt et al., 2016)."""
+    ratio = jnp.where(brain.unit > 0, unit / brain.unit, 1.0)  # before there was a reward, all values are the same
+    learned = isinstance(task.agent.extension, AbstractLearnedExtension)
+    return brain._replace(
+        action=task.agent.action.times(brain.action, ratio),
+        target=task.agent.action.times(brain.target, ratio),
+        extension=brain.extension.times(ratio) if learned else (),
+        unit=unit,
+    )
+
+
+def paid(lane: Lane, reward: Array) -> Array:
+    """Rewards as values are learned from them."""
+    return reward * lane.brain.unit if isinstance(lane.scales.reward, Gains) else reward
 
 
 def update_option_values(task: Task, lane: Lane, t: Int[Array, ""]) -> Lane:
@@ -360,7 +384,7 @@ def option_gradient(
 
     k_values = jax.random.fold_in(key, VALUES)
     values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
-    goals = jax.lax.stop_gradient(lane.scales.pay(spans.reward) + spans.discount * values)
+    goals = jax.lax.stop_gradient(paid(lane, spans.reward) + spans.discount * values)
     keys = jax.random.split(k_loss, plan.extension_batch)
 
     def loss(nets: Nets) -> Float[Array, ""]:
@@ -443,7 +467,7 @@ def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> 
         spans, found = replay.sample_spans(key, plan.batch, t, plan.gamma)
         usable = found.astype(jnp.float32)
     read = jax.vmap(partial(as_features, task, scales=lane.scales))
-    reward = lane.scales.pay(spans.reward)
+    reward = paid(lane, spans.reward)
     spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs), reward=reward)
     credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, spans.length)
     return spans._replace(choice=credited), usable

@@ -3,9 +3,10 @@
 An input is a vector, a whole number that stands for a one-hot vector, or an image (height, width, channels).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -117,7 +118,15 @@ def orthogonal(key: Array, rows: int, columns: int) -> Float[Array, "rows column
     return x if rows == few else x.T
 
 
-class MLP(eqx.Module):
+class AbstractNetwork(eqx.Module):
+    """A network of values."""
+
+    @abstractmethod
+    def times(self, factor: Float[Array, ""]) -> Self:
+        """The network with all its outputs multiplied."""
+
+
+class MLP(AbstractNetwork):
     """Dense layers with ReLU between them; none after the last. The last layer computes in float32, all others in the
     precision of the input."""
 
@@ -132,6 +141,10 @@ class MLP(eqx.Module):
         if inputs[0].dtype == jnp.bfloat16:
             inputs = tuple(x.astype(jnp.float32) for x in inputs)
         return self.layers[-1](*inputs)
+
+    def times(self, factor: Float[Array, ""]) -> Self:
+        *others, last = self.layers
+        return eqx.tree_at(lambda n: n.layers, self, (*others, Dense(factor * last.weight, factor * last.bias)))
 
 
 def smaller_steps(wide: int, updates: Nets, _: Nets = None) -> Nets:
@@ -152,7 +165,7 @@ def last_layers(networks: Nets) -> list[Array]:
     return [x.layers[-1].weight for x in found if isinstance(x, MLP)]
 
 
-class OptionNet(eqx.Module):
+class OptionNet(AbstractNetwork):
     """(state, choice) -> one value per length, the shape of every extension network of the paper.
 
     The state passes `before` hidden layers, the choice an embedding of `embed` units (0: fed as it is);
@@ -188,20 +201,26 @@ class OptionNet(eqx.Module):
             code = jax.nn.relu(self.embedding(code))
         return self.head(x, code)
 
+    def times(self, factor: Float[Array, ""]) -> Self:
+        return eqx.tree_at(lambda n: n.head, self, self.head.times(factor))
 
-class Ensemble(eqx.Module):
+
+class Ensemble(AbstractNetwork):
     """Networks of one shape with independent weights, stacked on a leading axis."""
 
-    members: eqx.Module
+    members: AbstractNetwork
 
-    def __init__(self, make: Callable[[Array], eqx.Module], num: int, key: Array):
+    def __init__(self, make: Callable[[Array], AbstractNetwork], num: int, key: Array):
         self.members = jax.vmap(make)(jax.random.split(key, num))
 
     def __call__(self, *inputs: Array) -> Float[Array, " heads *rest"]:
         return jax.vmap(lambda member: member(*inputs))(self.members)
 
+    def times(self, factor: Float[Array, ""]) -> Self:
+        return eqx.tree_at(lambda n: n.members, self, self.members.times(factor))
 
-class SharedTrunk(eqx.Module):
+
+class SharedTrunk(AbstractNetwork):
     """(state, choice) -> (heads, J) option values, by heads that are linear in hidden layers they share."""
 
     trunk: MLP
@@ -217,8 +236,11 @@ class SharedTrunk(eqx.Module):
     def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, "heads J"]:
         return self.heads(jax.nn.relu(self.trunk(x, code)))
 
+    def times(self, factor: Float[Array, ""]) -> Self:
+        return eqx.tree_at(lambda n: n.heads, self, self.heads.times(factor))
 
-class Head(eqx.Module):
+
+class Head(AbstractNetwork):
     """(state, code) -> values, by an MLP over both side by side. Its first layer has a matrix for each of them: tensor
     cores want rows of a multiple of 8 numbers, and a joint matrix would be copied to such rows for every product."""
 
@@ -236,8 +258,11 @@ class Head(eqx.Module):
         joined = self.state(x) + self.code.astype(x.dtype) @ code.astype(x.dtype)
         return self.rest(jax.nn.relu(joined))
 
+    def times(self, factor: Float[Array, ""]) -> Self:
+        return eqx.tree_at(lambda n: n.rest, self, self.rest.times(factor))
 
-class SharedEmbedding(eqx.Module):
+
+class SharedEmbedding(AbstractNetwork):
     """(state, choice) -> (heads, J) option values, by heads that share only the embedding of the choice."""
 
     embedding: MLP
@@ -261,6 +286,9 @@ class SharedEmbedding(eqx.Module):
 
     def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, "heads J"]:
         return self.heads(x, jax.nn.relu(self.embedding(code)))
+
+    def times(self, factor: Float[Array, ""]) -> Self:
+        return eqx.tree_at(lambda n: n.heads, self, self.heads.times(factor))
 
 
 class Convolution(eqx.Module):
@@ -318,19 +346,22 @@ def smallest(filters: Sequence[Filters]) -> int:
     return side
 
 
-class ImageNetwork(eqx.Module):
+class ImageNetwork(AbstractNetwork):
     """A network that reads images: convolutions, then the rest."""
 
     torso: Convolutions
-    rest: eqx.Module
+    rest: AbstractNetwork
 
     def __call__(self, image: Array, *more: Array) -> Array:
         return self.rest(self.torso(image), *more)  # type: ignore[operator]
 
+    def times(self, factor: Float[Array, ""]) -> Self:
+        return eqx.tree_at(lambda n: n.rest, self, self.rest.times(factor))
+
 
 def reading(
-    obs_size: ObsSize, make: Callable[[int, Array], eqx.Module], key: Array, init: str = "uniform"
-) -> eqx.Module:
+    obs_size: ObsSize, make: Callable[[int, Array], AbstractNetwork], key: Array, init: str = "uniform"
+) -> AbstractNetwork:
     """The network that `make` builds for vectors of this length; for images, with convolutions of its own before it."""
     if isinstance(obs_size, int):
         return make(obs_size, key)

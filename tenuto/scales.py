@@ -58,9 +58,10 @@ class Gains(NamedTuple):
         return Gains(jnp.where(over, 0.0, current), jnp.maximum(self.largest, jnp.abs(current)))
 
     def factor(self) -> Float[Array, ""]:
-        """What rewards are multiplied by, so that the largest return lies within VALUE_SIZES; 1 until there was one."""
+        """What rewards are to be multiplied by, so that the largest return lies within VALUE_SIZES; 0 until there was
+        one."""
         size = jnp.maximum(self.largest, TINY)
-        return jnp.where(self.largest > TINY, jnp.clip(size, *VALUE_SIZES) / size, 1.0)
+        return jnp.where(self.largest > TINY, jnp.clip(size, *VALUE_SIZES) / size, 0.0)
 
 
 class Scales(NamedTuple):
@@ -79,10 +80,6 @@ class Scales(NamedTuple):
     def read(self, x: Array) -> Array:
         """An observation as networks read it."""
         return self.obs.normalise(x) if isinstance(self.obs, Moments) else x
-
-    def pay(self, reward: Array) -> Array:
-        """Rewards as values are learned from them."""
-        return reward * self.reward.factor() if isinstance(self.reward, Gains) else reward
 
     def cut(self) -> "Scales":
         """After an episode was cut short from outside."""

@@ -13,7 +13,7 @@ from scipy import stats
 from helpers import numpy_nets
 from helpers.trees import assert_close, assert_same, lane_of
 from tenuto.errors import UserError
-from tenuto.nets import MLP, Dense, Ensemble, OptionNet, column, dense_layers
+from tenuto.nets import MLP, Dense, Ensemble, OptionNet, SharedEmbedding, column, dense_layers, reading
 
 CELLS, CODE, J, HEADS = 7, 2, 3, 4
 INDICES = np.array([0, 6, 3, 3, 0, 5, 3], np.uint16)  # some more than once: their gradients add up
@@ -126,6 +126,13 @@ def test_an_ensemble_answers_with_every_member_in_order() -> None:
     for head in range(HEADS):
         member = lane_of(net.members, head)
         np.testing.assert_allclose(found[head], numpy_nets.option_net(member, np.eye(CELLS)[5], code), rtol=1e-5)
+
+
+def test_a_network_of_images_times_a_factor_answers_with_the_factor_times_as_much() -> None:
+    """A power of two, so that no digit changes. (Networks of vectors: `test_scales.py`.)"""
+    net = made(lambda key: reading((5, 5, 1), lambda n, k: SharedEmbedding(n, 3, 4, 2, k, embed=2, after=(6,)), key), 8)
+    inputs = numbers(5, 5, 1), numbers(3)
+    np.testing.assert_array_equal(net.times(jnp.float32(0.25))(*inputs), 0.25 * net(*inputs))
 
 
 def test_members_of_an_ensemble_share_no_number() -> None:

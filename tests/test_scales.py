@@ -10,7 +10,10 @@ from jaxtyping import Array, PyTree
 
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same
-from tenuto.envs import AbstractEnv, Chain
+from tenuto import loop
+from tenuto.agents import CATALOGUE
+from tenuto.envs import AbstractEnv, Chain, Pendulum
+from tenuto.extensions import AbstractLearnedExtension
 from tenuto.nets import MLP, smaller_steps
 from tenuto.scales import TAIL, Gains, Moments, Scales
 from tenuto.spaces import Discrete
@@ -70,9 +73,8 @@ def test_the_largest_discounted_return_has_a_size_that_networks_learn_whatever_t
     assert gains.factor() * gains.largest == pytest.approx(size)
 
 
-def test_rewards_are_as_they_are_until_there_is_one_and_with_no_scales():
-    assert gained([0.0, 0.0], [False, True], 0.9).factor() == 1
-    assert Scales().pay(jnp.float32(3)) == 3
+def test_there_is_no_unit_until_there_was_a_reward_and_observations_are_as_they_are_without_scales():
+    assert gained([0.0, 0.0], [False, True], 0.9).factor() == 0
     assert Scales().read(jnp.float32(3)) == 3
 
 
@@ -139,6 +141,32 @@ def test_a_lane_learns_the_same_bits_in_any_units_and_keeps_what_it_acts_by():
         other = jax.tree.map(lambda x, lane=lane: x[lane], networks)
         assert_same(plain._replace(scales=()), other._replace(scales=()))
         np.testing.assert_array_equal(other.scales.obs.mean, units[lane][0] * plain.scales.obs.mean)
+
+
+@pytest.mark.parametrize("agent", [a for a in CATALOGUE if a != "random"])
+def test_values_keep_their_worth_when_rewards_turn_out_larger_than_thought(agent: str):
+    """An update begins with networks in the new unit: what they say of a state, in the environment's own unit, is what
+    they said before. Of random choices all keep their order, so that the agent acts as it did."""
+    env = Pendulum() if CATALOGUE[agent].agent.suits(Pendulum().actions) else Chain(5)
+    task = tiny_task(agent, env=env, **SCALED)
+    key = jax.random.key(0)
+    lane = loop.start(task, key)
+    gains = Gains(jnp.float32(0), jnp.float32(40))  # of which 10 is made, by a quarter
+    brain, learned = lane.brain._replace(unit=jnp.float32(1)), loop.learned(task, lane)
+    x = loop.as_features(task, lane.obs)
+    lane = lane._replace(brain=brain, scales=lane.scales._replace(reward=gains))
+    after = jax.jit(lambda lane: loop.begin_update(task, lane, jnp.int32(0)))(lane).brain
+    assert after.unit == 0.25
+    choices = task.agent.extension.choices(env.actions)
+    before = task.agent.action.value(brain.action, brain.target, x, key, choices)
+    now = task.agent.action.value(after.action, after.target, x, key, choices)
+    np.testing.assert_allclose(now, 0.25 * before, rtol=1e-5)
+    if isinstance(task.agent.extension, AbstractLearnedExtension):
+        code = env.actions.encode(env.actions.example())
+        np.testing.assert_allclose(after.extension(x, code), 0.25 * brain.extension(x, code), rtol=1e-5)
+    drawn = loop.draw(task, key, jnp.int32(0))
+    networks = learned._replace(action=after.action, extension=after.extension)
+    assert_same(loop.decide_best(task, learned, lane.obs, drawn), loop.decide_best(task, networks, lane.obs, drawn))
 
 
 def test_layers_of_many_inputs_take_smaller_steps_in_proportion():

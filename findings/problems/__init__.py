@@ -5,7 +5,7 @@ find, chance, and observations that mostly say nothing.
 """
 
 from problems.base import AbstractProblem
-from problems.boards import Catch, Rooms, Slippery
+from problems.boards import Catch, CatchImage, Rooms, Slippery
 from problems.continuous import Push, Swing, SwingContinuous
 from problems.control import Balance, Hill, Lander1d
 
@@ -16,6 +16,7 @@ PROBLEMS: dict[str, AbstractProblem] = {
     "swing": Swing(),
     "hill": Hill(),
     "catch": Catch(),
+    "catch-image": CatchImage(),
     "rooms": Rooms(),
     "lander": Lander1d(),
     "slippery": Slippery(),

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tenuto.envs import AbstractEnv
 from tenuto.spaces import AbstractSpace
-from tenuto.types import TimeStep
+from tenuto.types import ObsSize, TimeStep
 
 
 class AbstractProblem(AbstractEnv):
@@ -19,14 +19,14 @@ class AbstractProblem(AbstractEnv):
     best: eqx.AbstractClassVar[float]  # the mean return of a good policy: a score of 1
     limit: eqx.AbstractClassVar[int]  # steps after which the clock cuts an episode off
     choices: eqx.AbstractClassVar[AbstractSpace]
-    size: eqx.AbstractClassVar[int]  # of an observation
+    size: eqx.AbstractClassVar[ObsSize]  # of an observation
 
     @property
     def actions(self) -> AbstractSpace:
         return self.choices
 
     @property
-    def obs_size(self) -> int:
+    def obs_size(self) -> ObsSize:
         return self.size
 
     @property
@@ -55,7 +55,7 @@ class AbstractProblem(AbstractEnv):
 
     @abstractmethod
     def observe(self, state: Any) -> Array:
-        """What is seen of a state: numbers in units of their own, or one whole number."""
+        """What is seen of a state: numbers in units of their own, an image, or one whole number."""
 
     def show(self, state: Any, reward: Float[Array, ""], terminated: Bool[Array, ""]) -> TimeStep:
         """What a step shows. The clock cuts off only what has not ended by itself."""

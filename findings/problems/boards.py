@@ -21,17 +21,11 @@ class CatchState(NamedTuple):
     time: Int[Array, ""]  # also the ball's row
 
 
-class Catch(AbstractProblem):
+class AbstractCatch(AbstractProblem):
     """Catch a falling ball with a paddle on the lowest row: 1 if it is there when the ball is, else -1.
 
     The observation is the board, 1 where the ball is and was and where the paddle is. Best: no ball is out of reach.
     """
-
-    worst = -0.71
-    best = 1.0
-    limit = 11
-    choices = Discrete(3)
-    size = 12 * 7
 
     rows, columns = 12, 7
 
@@ -55,10 +49,36 @@ class Catch(AbstractProblem):
         over = state.time == self.rows - 1
         return state, self.show(state, jnp.where(state.paddle == state.column, 1.0, -1.0) * over, over)
 
+    def board(self, state: CatchState) -> UInt8[Array, "rows columns"]:
+        empty = jnp.zeros((self.rows, self.columns), jnp.uint8)
+        board = empty.at[state.time, state.column].set(1).at[jnp.maximum(state.time - 1, 0), state.before].set(1)
+        return board.at[self.rows - 1, state.paddle].set(1)
+
+
+class Catch(AbstractCatch):
+    """The board as a vector."""
+
+    worst = -0.71
+    best = 1.0
+    limit = 11
+    choices = Discrete(3)
+    size = 12 * 7
+
     def observe(self, state: CatchState) -> UInt8[Array, " size"]:
-        board = jnp.zeros((self.rows, self.columns), jnp.uint8)
-        board = board.at[state.time, state.column].set(1).at[jnp.maximum(state.time - 1, 0), state.before].set(1)
-        return board.at[self.rows - 1, state.paddle].set(1).ravel()
+        return self.board(state).ravel()
+
+
+class CatchImage(AbstractCatch):
+    """The board as an image, for convolutions."""
+
+    worst = -0.71
+    best = 1.0
+    limit = 11
+    choices = Discrete(3)
+    size = (12, 7, 1)
+
+    def observe(self, state: CatchState) -> UInt8[Array, "rows columns 1"]:
+        return self.board(state)[..., None]
 
 
 ROOM = (

@@ -61,5 +61,9 @@ class AbstractAction(eqx.Module):
         """V(s'): the one bootstrap of Proposition 1, shared by every loss."""
 
     @abstractmethod
+    def times(self, nets: Nets, factor: Float[Array, ""]) -> Nets:
+        """The networks with their values multiplied: the same choices, for rewards in another unit."""
+
+    @abstractmethod
     def lessons(self) -> tuple[Lesson, ...]:
         """What an update consists of; none where nothing is learned."""

@@ -55,6 +55,9 @@ class BootstrappedQ(AbstractAction):
         """The heads' mean value: the target that an extension policy learns from."""
         return td.double_q(q(obs).mean(0), target(obs).mean(0))
 
+    def times(self, q: Nets, factor: Float[Array, ""]) -> Nets:
+        return q.times(factor)
+
     def lessons(self) -> tuple[Lesson, ...]:
         return (Lesson(self.loss),)
 

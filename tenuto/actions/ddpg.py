@@ -66,6 +66,9 @@ class DDPG(AbstractActorCritic):
             choice = choices.disturb(choice, jnp.clip(noise, -FARTHEST, FARTHEST))
         return target.critic(obs, choices.encode(choice)).min()
 
+    def times(self, n: Nets, factor: Float[Array, ""]) -> Nets:
+        return n._replace(critic=n.critic.times(factor))
+
     def lessons(self) -> tuple[Lesson, ...]:
         return Lesson(self.critic_loss, "critic"), Lesson(self.actor_loss, "actor", self.delay)
 

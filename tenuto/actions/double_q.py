@@ -49,6 +49,9 @@ class DoubleQ(AbstractAction):
     def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:
         return td.double_q(q(obs), target(obs))
 
+    def times(self, q: Nets, factor: Float[Array, ""]) -> Nets:
+        return q.times(factor)
+
     def lessons(self) -> tuple[Lesson, ...]:
         return (Lesson(self.loss),)
 

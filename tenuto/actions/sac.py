@@ -68,6 +68,10 @@ class SAC(AbstractActorCritic):
         choice, density = self.try_out(n, obs, key, choices)
         return target.critic(obs, choice).min() - jnp.exp(n.log_temperature) * density
 
+    def times(self, n: Nets, factor: Float[Array, ""]) -> Nets:
+        """Entropy is paid for in the same unit as all else."""
+        return n._replace(critic=n.critic.times(factor), log_temperature=n.log_temperature + jnp.log(factor))
+
     def lessons(self) -> tuple[Lesson, ...]:
         return (
             Lesson(self.critic_loss, "critic"),

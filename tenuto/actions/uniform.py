@@ -39,5 +39,8 @@ class Uniform(AbstractAction):
     def value(self, nets: Nets, target: Nets, obs: Array, key: Array, choices: AbstractSpace) -> Float[Array, ""]:
         return jnp.float32(0)
 
+    def times(self, nets: Nets, factor: Float[Array, ""]) -> Nets:
+        return nets
+
     def lessons(self) -> tuple[Lesson, ...]:
         return ()

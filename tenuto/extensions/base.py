@@ -112,7 +112,7 @@ class AbstractLearnedExtension(AbstractExtension):
 
     @abstractmethod
     def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
-        """New networks."""
+        """New networks, with a method `times` as those of `tenuto.nets` have."""
 
     @abstractmethod
     def best(

@@ -40,7 +40,7 @@ class Uncertain(AbstractLearnedExtension):
         code_size, J = actions.code_size, self.max_length
         shape: Any = {"embed": self.embed, "after": self.after, "init": self.init_weights}
 
-        def make(size: int, key: Array) -> eqx.Module:
+        def make(size: int, key: Array) -> nets.AbstractNetwork:
             if self.one_embedding:
                 return nets.SharedEmbedding(size, code_size, J, self.heads, key, **shape)
             if self.shared:

@@ -127,14 +127,18 @@ class StepCalls:
         self.copies = jax.jit(self._copies)
         self.updates: tuple[UpdateCall, ...] = (self._update(loop.learn, Brain._fields),)
         if shapes.in_parts:
+            acting, scaled = ("action", "extension"), ("unit",) if self._layouts["unit"].rows else ()
+            begun = ("target", "gradient", *((*acting, *scaled) if scaled else ()))
             self.updates = (
-                self._update(loop.begin_update, ("target", "gradient"), ("action", "extension")),
+                self._update(loop.begin_update, begun, () if scaled else acting),
                 self._update(
                     lambda task, lane, t, _: loop.update_option_values(task, lane, t),
                     ("action", "extension", "extension_optimiser"),
                     ("gradient",),
                 ),
-                self._update(loop.update_action_values, ("action", "action_optimisers"), ("target", "extension")),
+                self._update(
+                    loop.update_action_values, ("action", "action_optimisers"), ("target", "extension", *scaled)
+                ),
             )
 
     def _lanes(self, state: Leaves, brain: dict[str, Leaves], keys: Array | None) -> tuple[Lane, NextOption]:

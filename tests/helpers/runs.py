@@ -129,6 +129,9 @@ class Linear(AbstractAction):
     def value(self, nets: Any, target: Any, obs: Any, key: Any, choices: Any) -> Any:
         return (target["weights"] @ obs).max()
 
+    def times(self, nets: Any, factor: Any) -> Any:
+        return {"weights": factor * nets["weights"]}
+
     def lessons(self) -> tuple[Lesson, ...]:
         return (Lesson(self.loss),)
 
