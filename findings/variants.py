@@ -70,6 +70,7 @@ VARIANTS = {
     "squared": Variant(parts={"error": "squared"}),
     "clipped": Variant({"clip": 1.0}),
     "wide 128": Variant({"wide": 128}),
+    "temperature 0.1": Variant(parts={"temperature": 0.1}),
     "explore a half": Variant(derived=lambda plan: {"epsilon": linear(1.0, 0.05, 0.5 * plan.steps)}),
     "explore a tenth": Variant(derived=lambda plan: {"epsilon": linear(1.0, 0.05, 0.1 * plan.steps)}),
     "epsilon 0.01": Variant(derived=lambda plan: {"epsilon": dataclasses.replace(plan.epsilon, end=0.01)}),

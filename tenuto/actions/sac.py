@@ -32,13 +32,14 @@ class SAC(AbstractActorCritic):
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     critics: int = eqx.field(static=True, default=2)
+    temperature: float = eqx.field(static=True, default=1.0)  # at first; it adapts by its own lesson
 
     def init(self, obs_size: ObsSize, choices: Box, key: Array) -> SoftActorCritic:
         k_actor, k_critic = jax.random.split(key)
         return SoftActorCritic(
             actor=self.make_actor(obs_size, 2 * choices.outputs, k_actor),
             critic=self.make_critics(obs_size, choices, k_critic),
-            log_temperature=jnp.float32(0),
+            log_temperature=jnp.log(jnp.float32(self.temperature)),
         )
 
     def act(
