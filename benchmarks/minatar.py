@@ -28,7 +28,7 @@ from timing import measure
 
 from tenuto.actions import DoubleQ
 from tenuto.envs.minatar import GAMES
-from tenuto.experiments.minatar import EXPERIMENT
+from tenuto.experiments.minatar import SUITE
 from tenuto.runs.jobs import Job, job_for
 
 sys.path = [path for path in sys.path if Path(path).resolve() != Path(__file__).parent]  # else `minatar` is this file
@@ -80,7 +80,7 @@ def job_of(options: Options, game: str, agent: str) -> Job:
         agent,
         "standard",
         seeds=options.lanes,
-        steps=EXPERIMENT.budget.amount,
+        steps=SUITE.budget.amount,
         precision=options.precision,
     )
 

@@ -30,7 +30,7 @@ _HOMES = {
     **{"make_train": "tenuto.trainers.compiled", "from_gymnax": "tenuto.envs.gymnax"},
 }
 
-# Our compiled environments, as Gymnasium's; what they need is imported when one is made.
+# Our compiled environments, as Gymnasium's, and any other in wrappers; what they need is imported when one is made.
 with contextlib.suppress(ImportError):  # the algorithm works without Gymnasium
     import gymnasium
 
@@ -38,6 +38,7 @@ with contextlib.suppress(ImportError):  # the algorithm works without Gymnasium
         if _kind.gymnasium:
             _id, _home = f"tenuto/{_kind.gymnasium}-v0", {"home": _kind.make}
             gymnasium.register(_id, entry_point="tenuto.envs.gym.export:make", kwargs=_home)
+    gymnasium.register("tenuto/Wrapped-v0", entry_point="tenuto.envs.gym.wrapped:make")
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from tenuto.runs.request import SCALARS, Asked, flag
 # Flags that take several values, none of which has a comma in it.
 LISTS = (
     *map(flag, (*SCALARS, "schedule")),
-    *("--setting", "--parts", "--track", "--lengths", "--max-lengths", "--games", "--agents"),
+    *("--setting", "--parts", "--track", "--lengths", "--max-lengths", "--games", "--agents", "--problems"),
 )
 
 
@@ -243,6 +243,40 @@ class ReproduceMinatar(GamesFlags):
 
 
 @dataclasses.dataclass
+class ReproduceZoo(ReproduceFlags):
+    """The zoo: problems that nobody tuned for, with one setting for all, beside Stable-Baselines3 (not in the paper).
+
+    Parts: discrete (CartPole-v1, Acrobot-v1, MountainCar-v0, LunarLander-v3, FrozenLake, MiniGrid), continuous
+    (Pendulum-v1, MountainCarContinuous-v0, LunarLanderContinuous-v3), minatar (its five games, for a GPU). Budgets are
+    fixed, one for each problem. LunarLander needs `pip install 'tenuto[box2d]'`, MiniGrid `'tenuto[minigrid]'`. Later
+    calls with the same --out, --seeds and --steps add to the tables, problem by problem and agent by agent. Runs of
+    Stable-Baselines3 (benchmarks/zoo_sb3.py) are shown beside ours if their file, sb3.jsonl, lies in --out.
+
+    Example: tenuto reproduce zoo --problems CartPole-v1 Acrobot-v1 --agents ddqn ute --out runs/zoo
+    """
+
+    name: ClassVar[str] = "zoo"
+
+    seeds: int | None = None
+    """Seeds per cell; by default 10, on MinAtar 30."""
+    setting: list[str] = dataclasses.field(default_factory=lambda: ["standard"])
+    """Hyper-parameters: there is only `standard`."""
+    parts: list[str] = dataclasses.field(default_factory=lambda: ["discrete", "continuous", "minatar"])
+    """What to make; see above."""
+    problems: list[str] | None = None
+    """Problems, such as CartPole-v1, FrozenLake-8x8-slippery, MiniGrid-DoorKey-5x5 or minatar-breakout; by default all
+    of the parts."""
+    agents: list[str] | None = None
+    """Agents: ddqn, temporl, ez-greedy, ute, ute-adaptive, full-ensemble; for continuous actions sac and ute-sac. By
+    default all."""
+    steps: int | None = None
+    """Environment steps that each lane is trained for; by default each problem's own number."""
+    quick: bool = False
+    """A trial run to see that all works: 400 steps of 1 seed of ddqn and ute on CartPole-v1, unless other flags are
+    given. Its numbers mean nothing."""
+
+
+@dataclasses.dataclass
 class Reproduce:
     """Reproduce tables and figures of the paper, with its numbers beside ours.
 
@@ -260,6 +294,7 @@ class Reproduce:
         | Annotated[ReproducePendulum, tyro.conf.subcommand("pendulum", prefix_name=False)]
         | Annotated[ReproduceAtari, tyro.conf.subcommand("atari", prefix_name=False)]
         | Annotated[ReproduceMinatar, tyro.conf.subcommand("minatar", prefix_name=False)]
+        | Annotated[ReproduceZoo, tyro.conf.subcommand("zoo", prefix_name=False)]
     )
 
 

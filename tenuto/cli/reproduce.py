@@ -17,6 +17,7 @@ from tenuto.experiments.captions import caption
 from tenuto.report import tables
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import Job
+from tenuto.settings.family import STEPS
 from tenuto.trainers.devices import on_cpu
 
 QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
@@ -30,20 +31,21 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     work.check_names("parts", flags.parts, experiment.parts)
     wanted = experiment.wanted(flags)
     budget, seeds = wanted.budget or experiment.budget, experiment.seeds if wanted.seeds is None else wanted.seeds
-    if wanted.budget is None and flags.quick:
+    if wanted.budget is None and budget is not None and flags.quick:
         budget = budget._replace(amount=budget.amount // 10)
+    unit, amount = budget or (STEPS, None)
     asked = [(setting, part, *item) for setting in flags.setting for part in flags.parts for item in wanted.items]
-    entries = work.entries_of(experiment, asked, seeds, budget.amount)
+    entries = work.entries_of(experiment, asked, seeds, amount)
     todo = work.distinct_jobs(work.together(entries))
     if not todo:
         raise UserError(f"there is nothing to do for --parts {' '.join(flags.parts)} with these flags")
     show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
-    folder = work.claim(flags.out, flags.name, {"seeds": seeds, budget.unit: budget.amount})
+    folder = work.claim(flags.out, flags.name, {"seeds": seeds, unit: amount})
     run_with_bars(todo, folder, experiment.at_a_time)
     ever_asked = work.remember(folder, list(entries))
     made = work.write_report(
         experiment,
-        work.together(work.entries_of(experiment, ever_asked, seeds, budget.amount)),
+        work.together(work.entries_of(experiment, ever_asked, seeds, amount)),
         folder,
         command=shlex.join(["tenuto", *words]),
         warning=QUICK if flags.quick else "",

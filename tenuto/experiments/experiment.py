@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tenuto.errors import UserError
 from tenuto.report.cells import Cell
 from tenuto.runs.jobs import Job
@@ -24,6 +26,10 @@ class Source(NamedTuple):
         return mine
 
 
+Measure = Callable[[Source, Path], np.ndarray]
+"""One number of each lane of a source, whose job lies in a folder."""
+
+
 class Entry(NamedTuple):
     """A cell of a table yet to be filled."""
 
@@ -32,7 +38,7 @@ class Entry(NamedTuple):
     column: str
     published: float | None
     source: Source
-    measure: str = "auc"  # the name of one in `measures.MEASURES`
+    measure: str | Measure = "auc"  # one of `measures.MEASURES` by its name, or a function
     published_sd: float | None = None
 
     @property
@@ -44,7 +50,7 @@ class Wanted(NamedTuple):
     """What the flags of `tenuto reproduce` ask of an experiment."""
 
     items: Sequence[tuple[Any, ...]]  # how jobs of a part and setting differ: by a chain's length, a game, an agent
-    seeds: int | None  # None: as many as the paper has
+    seeds: int | None  # None: the experiment's
     budget: Budget | None = None  # None: the experiment's, or a tenth of it with --quick
 
 
@@ -62,15 +68,16 @@ class Experiment(NamedTuple):
     parts: Mapping[str, str]  # what can be asked for, and what it is
     titles: Mapping[str, str]  # of the tables, in their order
     settings: Mapping[str, str]
-    budget: Budget  # that each lane is trained for
-    entries: Callable[..., list[Entry]]  # (part, setting, seeds, budget, *item of Wanted)
+    budget: Budget | None  # that each lane is trained for; None: every item has a number of steps of its own
+    entries: Callable[..., list[Entry]]  # (part, setting, seeds, amount of the budget, *item of Wanted)
     panel: Callable[
         [Entry], tuple[str, str] | None
     ]  # the panel and the curve that an entry is drawn as; None if it is not
     wanted: Callable[[Any], Wanted] = lambda flags: Wanted([()], flags.seeds)  # by the experiment's own flags
     draw: Callable[[Sequence[Entry], Path], None] = lambda entries, folder: None  # figures beyond learning curves
     derive: Callable[[Sequence[Cell]], list[Cell]] = lambda cells: []  # cells made from other cells
-    seeds: int = 20  # in the paper
+    beside: Callable[[Path], list[Cell]] = lambda folder: []  # cells of others' runs, which the folder keeps
+    seeds: int | None = 20  # in the paper; None: every item has its own
     at_a_time: int = 6  # jobs on one GPU: while some compile, others run
     rank: Callable[[str], Any] = lambda name: 0  # by which rows and columns are ordered
     preface: Callable[[Sequence[Cell]], list[str]] = lambda cells: []  # what a reader of the tables must know

@@ -1,6 +1,5 @@
 """Measures: one number of each lane of a finished job, from which a cell is made."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 from tenuto import envs
 from tenuto.envs import Lava
 from tenuto.experiments import exact
-from tenuto.experiments.experiment import Source
+from tenuto.experiments.experiment import Measure, Source
 from tenuto.report import figures
 from tenuto.runs import folders, records
 from tenuto.runs.jobs import Job
@@ -137,7 +136,7 @@ def _guesses(job: Job, folder: Path, when: int, lanes: tuple[int, ...]) -> list[
     return exact.compare(job.tasks[lanes[0]], folders.read_networks(folder), lanes)
 
 
-MEASURES: dict[str, Callable[[Source, Path], np.ndarray]] = {
+MEASURES: dict[str, Measure] = {
     "auc": auc,
     "coverage": coverage,
     "steps per decision": steps_per_decision,

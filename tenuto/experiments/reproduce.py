@@ -36,7 +36,9 @@ def check_names(flag: str, given: Sequence[str], known: Mapping[str, str]) -> No
             raise unknown(flag.removesuffix("s"), name, known)
 
 
-def entries_of(experiment: Experiment, asked: Sequence[Asked], seeds: int, budget: int) -> dict[Asked, list[Entry]]:
+def entries_of(
+    experiment: Experiment, asked: Sequence[Asked], seeds: int | None, budget: int | None
+) -> dict[Asked, list[Entry]]:
     """The entries of everything that was asked for. Combinations without entries (an agent that is not in a part) are
     left out."""
     found: dict[Asked, list[Entry]] = {}
@@ -150,7 +152,8 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
 def fill(entry: Entry, folder: Path) -> Cell:
     """The cell of an entry, from the finished job."""
     summary = storage.read_json(measures.folder_of(entry.source, folder) / "summary.json")
-    values = MEASURES[entry.measure](entry.source, folder)
+    measure = MEASURES[entry.measure] if isinstance(entry.measure, str) else entry.measure
+    values = measure(entry.source, folder)
     ended = int(measures.kept_of(entry.source, folder, "steps").sum()) // len(
         values
     )  # steps of a lane, in finished episodes
@@ -187,6 +190,7 @@ def write_report(
     titles = experiment.titles
     present = [entry for entry in entries if folders.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
+    made += experiment.beside(folder)
     derived = experiment.derive(cells.write(made, folder))
     everything = cells.write(derived, folder, remade={cell.table for cell in derived})
     everything.sort(key=lambda cell: (list(titles).index(cell.table), cell.setting))

@@ -106,7 +106,7 @@ def experiment(
     parts: Mapping[str, str],
     settings: Mapping[str, str],
     preface: Callable[[Sequence[Cell]], list[str]],
-    **more: int,
+    **more: Any,
 ) -> Experiment:
     """A suite's experiment. `more` is how many seeds it has, and how many jobs share a GPU."""
     return Experiment(

@@ -35,7 +35,7 @@ def rich_table(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_
     table.add_column("")
     for column in columns:
         table.add_column(column, justify="right")
-    digits = stats.digits([cell.mean for cell in cells])
+    digits = _digits(cells)
     for row in rows:
         table.add_row(row, *(_rich_cell(grid.get((row, column)), digits) for column in columns))
     return table
@@ -45,7 +45,7 @@ def markdown(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_th
     rows, columns, grid = _layout(cells, rank)
     lines = [f"### {title}", "", caption, "", f"| | {' | '.join(columns)} |"]
     lines.append("|---|" + "---:|" * len(columns))
-    digits = stats.digits([cell.mean for cell in cells])
+    digits = _digits(cells)
     for row in rows:
         lines.append(f"| {row} | " + " | ".join(_plain_cell(grid.get((row, c)), digits) for c in columns) + " |")
     return "\n".join(lines) + "\n"
@@ -61,9 +61,20 @@ def _layout(cells: Sequence[Cell], rank: Rank) -> tuple[list[str], list[str], di
     return rows, columns, {(cell.row, cell.column): cell for cell in cells}
 
 
-def _numbers(cell: Cell, digits: int) -> tuple[str, str]:
+Digits = dict[str, int]
+
+
+def _digits(cells: Sequence[Cell]) -> Digits:
+    """The decimals of each row: rows may be of different sizes, such as returns of 500 and of 0.9."""
+    rows: dict[str, list[float]] = {}
+    for cell in cells:
+        rows.setdefault(cell.row, []).append(cell.mean)
+    return {row: stats.digits(means) for row, means in rows.items()}
+
+
+def _numbers(cell: Cell, digits: Digits) -> tuple[str, str]:
     def spell(number: float) -> str:
-        return f"{number:.{digits}f}"
+        return f"{number:.{digits[cell.row]}f}"
 
     ours = spell(cell.mean)
     if not math.isnan(cell.ci95[0]):
@@ -74,11 +85,11 @@ def _numbers(cell: Cell, digits: int) -> tuple[str, str]:
     return ours, f" ({spell(cell.published)}{spread} {MARK[cell.agrees]}".rstrip() + ")"
 
 
-def _plain_cell(cell: Cell | None, digits: int) -> str:
+def _plain_cell(cell: Cell | None, digits: Digits) -> str:
     return "" if cell is None else "".join(_numbers(cell, digits))
 
 
-def _rich_cell(cell: Cell | None, digits: int) -> str:
+def _rich_cell(cell: Cell | None, digits: Digits) -> str:
     if cell is None:
         return ""
     ours, theirs = _numbers(cell, digits)
