@@ -64,7 +64,7 @@ def _frozen_lake(name: str, id: str, slippery: bool, steps: int, threshold: floa
 
 
 def _minigrid(name: str, steps: int, source: str) -> Problem:
-    args = {"id": f"minigrid:{name}-v0", "wrappers": FLAT}
+    args = {"env": f"minigrid:{name}-v0", "wrappers": FLAT}
     return Problem(name, "discrete", steps, 0.9, source, "tenuto/Wrapped-v0", args, MINIGRID)
 
 

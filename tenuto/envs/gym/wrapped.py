@@ -7,10 +7,10 @@ from typing import Any
 import gymnasium
 
 
-def make(id: str, wrappers: Mapping[str, Mapping[str, Any]], **more: Any) -> gymnasium.Env:
+def make(env: str, wrappers: Mapping[str, Mapping[str, Any]], **more: Any) -> gymnasium.Env:
     """The environment of this id (`module:Name-v0` imports the module first) in these wrappers, the innermost first.
     They are named as `module:Class`, each with its arguments."""
-    env = gymnasium.make(id, disable_env_checker=True, **more)
+    made = gymnasium.make(env, disable_env_checker=True, **more)
     for name, arguments in wrappers.items():
-        env = pkgutil.resolve_name(name)(env, **arguments)
-    return env
+        made = pkgutil.resolve_name(name)(made, **arguments)
+    return made
