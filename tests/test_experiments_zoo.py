@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,18 @@ def test_other_libraries_get_the_same_spaces(problem: problems.Problem):
     else:
         assert np.prod(job.env.obs_size) == np.prod(env.observation_space.shape)
     env.close()
+
+
+def test_the_page_has_the_budgets_and_thresholds():
+    page = (Path(__file__).parent.parent / "docs" / "reproducing.md").read_text()
+    told = {}
+    for names, steps, thresholds in re.findall(r"^\| (.*?) \| ([\d,]+) \| ([\d., -]+) \|", page, re.MULTILINE):
+        listed, values = names.split(", "), thresholds.split(", ")
+        start = listed[0].split("-")[0]
+        for number, name in enumerate(listed):
+            whole = start + name if name.startswith("-") else name
+            told[whole] = int(steps.replace(",", "")), float(values[number % len(values)])
+    assert told == {problem.name: (problem.steps, problem.threshold) for problem in PROBLEMS.values()}
 
 
 def test_an_environment_in_wrappers_can_be_asked_for_by_name():
