@@ -13,9 +13,9 @@ more than the runs under way. The last line of the output is one JSON object.
 import json
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +41,7 @@ class Options:
     out: Path = Path("results/zoo/sb3.jsonl")
     """The file that runs are added to."""
     problems: tuple[str, ...] = ()
-    """Problems of the zoo; by default all but MinAtar's, each run of which takes most of an hour."""
+    """Problems of the zoo; by default all but MinAtar's, each run of which takes half an hour."""
     numbers: tuple[str, ...] = ("defaults", "tuned")
     """Which hyper-parameters: `defaults` (of Stable-Baselines3), `tuned` (RL-Zoo's), or both."""
     seeds: int = 10
@@ -149,21 +149,16 @@ def train(run: Asked) -> sb3.Run:
 
 
 def run_all(todo: Sequence[Asked], options: Options) -> None:
-    """Make the runs, some at a time, and keep each when it is finished."""
+    """Make the runs, some at a time, and keep each when it is finished. An exception here ends all processes."""
     began = time.perf_counter()
-    with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
-        running = [pool.submit(train, run) for run in todo]
-        try:
-            for number, future in enumerate(as_completed(running), 1):
-                run = future.result()
-                sb3.append(options.out, run)
-                left = (time.perf_counter() - began) / number * (len(todo) - number) / 60
-                found = f"last return {np.mean(run.returns[-1]):.3g}, {run.steps / run.seconds:,.0f} steps/s"
-                what = f"{run.column} on {run.problem}, seed {run.seed}: {found}"
-                print(f"{number} of {len(todo)}: {what}; about {left:.0f} min left", flush=True)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(options.processes, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
+        for number, run in enumerate(pool.imap_unordered(train, todo), 1):
+            sb3.append(options.out, run)
+            left = (time.perf_counter() - began) / number * (len(todo) - number) / 60
+            found = f"last return {np.mean(run.returns[-1]):.3g}, {run.steps / run.seconds:,.0f} steps/s"
+            what = f"{run.column} on {run.problem}, seed {run.seed}: {found}"
+            print(f"{number} of {len(todo)}: {what}; about {left:.0f} min left", flush=True)
 
 
 def main(options: Options) -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tenuto.runs import folders
 from tenuto.runs.jobs import job_for
 
 STEPS, SEEDS = 60, 2
+ROOT = Path(__file__).parent.parent
 HERE = [problem for problem in PROBLEMS.values() if problem.there]
 
 
@@ -163,6 +165,23 @@ def test_a_file_with_another_line_is_refused_by_its_number(tmp_path: Path):
         sb3.read(path)
 
 
+def test_the_script_asks_for_every_problem_with_its_defaults_and_with_rl_zoos_numbers_where_it_has_some(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.setattr(problems.Problem, "there", True)
+    script = runpy.run_path(str(ROOT / "benchmarks" / "zoo_sb3.py"))
+    assert script["NUMBERS"].keys() == published_zoo.RL_ZOO.keys()
+    listed = list(script["asked"](script["Options"](seeds=2)))
+    tuned = [(run.problem, run.column) for run in listed if run.column.endswith("-tuned")]
+    assert tuned[::2] == tuned[1::2] == [(n, zoo.LEARNERS[PROBLEMS[n].part] + "-tuned") for n in published_zoo.RL_ZOO]
+    plain = [run for run in listed if not run.column.endswith("-tuned")]
+    assert [run.problem for run in plain][::2] == [n for n, p in PROBLEMS.items() if p.part != "minatar"]
+    assert all(run.steps == PROBLEMS[run.problem].steps for run in listed)
+    assert len({run.key for run in listed}) == len(listed) == 2 * (13 + 7)
+    assert plain[1].key == run_of(seed=1, steps=50_000).key
+
+
 # The problems
 
 
@@ -202,7 +221,7 @@ def test_other_libraries_get_the_same_spaces(problem: problems.Problem):
 
 
 def test_the_page_has_the_budgets_and_thresholds():
-    page = (Path(__file__).parent.parent / "docs" / "reproducing.md").read_text()
+    page = (ROOT / "docs" / "reproducing.md").read_text()
     told = {}
     for names, steps, thresholds in re.findall(r"^\| (.*?) \| ([\d,]+) \| ([\d., -]+) \|", page, re.MULTILINE):
         listed, values = names.split(", "), thresholds.split(", ")
@@ -285,7 +304,7 @@ def test_a_problem_whose_package_is_missing_is_refused_with_what_installs_it(
     assert cli.run(["reproduce", "zoo", "--problems", "LunarLander-v3", "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'tenuto[box2d]'" in capsys.readouterr().err
     assert zoo.entries("discrete", "standard", None, None, "LunarLander-v3", "ddqn") == []  # kept cells stay
-    extras = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    extras = (ROOT / "pyproject.toml").read_text()
     for problem in PROBLEMS.values():
         assert problem.needs is None or f"\n{problem.needs.extra} = [" in extras
 
