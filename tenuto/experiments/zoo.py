@@ -44,7 +44,7 @@ WORDS = {
     "steps to threshold": "training steps to the first evaluation at the threshold (a seed that never reached it "
     "counts as its whole budget)",
 }
-TITLES = {f"{part} {name}": f"Zoo: {PARTS[part]}, {words}" for part in PARTS for name, words in WORDS.items()}
+TITLES = {f"{part} {name}": f"Zoo, {part}, {words}" for part in PARTS for name, words in WORDS.items()}
 QUICK = {"seeds": 1, "steps": 400, "problems": ["CartPole-v1"], "agents": ["ddqn", "ute"]}
 
 
