@@ -19,7 +19,7 @@ from helpers.atari import (
     Tape,
     Watched,
     action_values,
-    brain_by_name,
+    by_name,
     emulators,
     q_values,
     slow_choice,
@@ -36,7 +36,7 @@ from tenuto.trainers.program import Chunk
 pytestmark = pytest.mark.bitwise
 
 
-TASKS = [tiny("ute", learning_rate=rate, epsilon=fixed(0.3)) for rate in (1e-3, 1e-4, 1e-2, 3e-3, 3e-4, 1e-3)]
+TASKS = [tiny("temporl", learning_rate=rate, epsilon=fixed(0.3)) for rate in (1e-3, 1e-4, 1e-2, 3e-3, 3e-4, 1e-3)]
 ALL_SEEDS = (4, 5, 6, 7, 8, 9)
 
 
@@ -196,7 +196,7 @@ def test_lanes_together_choose_as_each_would_alone(one_and_two: tuple[Told, Told
         alone, decided = slow_choice(task, lane, t)
         assert decided
         assert_same(lane_of(together.option, i), alone.option)
-        numbers, obs = brain_by_name(lane.brain), np.asarray(lane.obs)[None]
+        numbers, obs = by_name(lane.brain.action.torso, lane.brain.action.rest), np.asarray(lane.obs)[None]
         (found,) = np.asarray(q_values(task, lane, lane.obs[None]))
         np.testing.assert_allclose(found, action_values(Tape(numbers), obs)[0], rtol=1e-3, atol=1e-3)
         assert alone.option.choice == found.argmax()
