@@ -27,7 +27,7 @@ RESULTS, SPEED, AGENTS, HOST = (
 )
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-STEPS = 200
+STEPS = 128
 
 
 def python_in(page: Path) -> str:

@@ -30,7 +30,7 @@ PUBLISHED = {
     "life_is_episode": True,
     "sticky_in_evaluation": 0.0,
     "idle_start": 30,
-    "longest": 400,
+    "longest": 60,
 }
 GAME = Atari("road_runner", side=36, **PUBLISHED)
 FREEWAY = Atari("freeway", idle_start=100)  # cars move from the first frame on

@@ -215,10 +215,10 @@ def test_a_lane_of_the_papers_size_is_the_same_alone_with_one_other_and_with_thr
 # ---- The pure function
 
 
-@pytest.mark.parametrize("warmup", [0, 26])
-def test_make_train_is_the_compiled_trainer_as_a_function_of_the_key(warmup: int):
+@pytest.mark.parametrize(("agent", "warmup"), [("ute", 0), ("ddqn", 26)])
+def test_make_train_is_the_compiled_trainer_as_a_function_of_the_key(agent: str, warmup: int):
     """Its numbers are constants of the program, not lanes' numbers, so weights may differ in their last bit."""
-    task = tiny_task("ute", episodes=6, warmup=warmup)
+    task = tiny_task(agent, episodes=6, warmup=warmup)
     train = jax.jit(jax.vmap(tenuto.make_train(task)))
     networks, records = train(jax.vmap(jax.random.key)(np.arange(3, dtype=np.uint32)))
     program = CompiledProgram([task] * 3, [0, 1, 2])
