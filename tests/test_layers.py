@@ -102,3 +102,10 @@ def test_the_core_needs_no_gymnasium():
     lines = ["import sys", "sys.modules['gymnasium'] = None", *(f"import {module}" for module in CORE)]
     made = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
+
+
+def test_a_command_imports_no_drawing_libraries_before_it_draws():
+    """They would take longer to import than all of tenuto, before the first number is told."""
+    lines = ["import sys", "import tenuto.cli.train", "print({'matplotlib', 'scipy'} & set(sys.modules))"]
+    made = subprocess.run([sys.executable, "-c", "\n".join(lines)], cwd=ROOT, capture_output=True, text=True)
+    assert made.stdout.strip() == "set()", made.stderr

@@ -16,7 +16,6 @@ from tenuto.cli.commands import Eval, Plot, Resume, Train
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
-from tenuto.report import curves, run_figures, stats
 from tenuto.runs import folders, needs, runner, trackers
 from tenuto.runs.jobs import Job, resolve
 from tenuto.runs.request import FIELDS, Request
@@ -67,6 +66,8 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
+    from tenuto.report import run_figures  # drawing libraries take long to import
+
     run_figures.draw(folder)
     show_summary(job, summary, folder)
 
@@ -79,6 +80,8 @@ def show_needs(jobs: list[Job], out: Path, at_a_time: int) -> None:
 
 
 def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
+    from tenuto.report import stats  # SciPy takes long to import
+
     measure, title, caption = _measure(job)
     scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
@@ -114,6 +117,8 @@ def _measure(job: Job) -> tuple[str, str, str]:
 
 
 def evaluate(command: Eval, words: list[str]) -> None:
+    from tenuto.report import stats
+
     if command.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
     if command.video is not None:
@@ -149,5 +154,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
 
 
 def plot(command: Plot, words: list[str]) -> None:
+    from tenuto.report import curves
+
     written = curves.draw(curves.load(command.dirs, command.training), command.out)
     say(f"Drawn to {written}")
