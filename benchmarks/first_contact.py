@@ -3,8 +3,8 @@ first line of progress that says a return. The last line is one JSON object.
 
     python benchmarks/first_contact.py
 
-Both ways in are measured, with their defaults: `tenuto.train("CartPole-v1")` and `tenuto train --env CartPole-v1 --agent
-ute --out FOLDER`. A process ends as soon as it has said its number, so CPU seconds are those up to there.
+Both ways in are measured, with their defaults: `tenuto.train("CartPole-v1")` and `tenuto train --env CartPole-v1
+--agent ute --out FOLDER`. A process ends as soon as it has said its number, so CPU seconds are those up to there.
 """
 
 import json

@@ -147,18 +147,6 @@ class MLP(AbstractNetwork):
         return eqx.tree_at(lambda n: n.layers, self, (*others, Dense(factor * last.weight, factor * last.bias)))
 
 
-def smaller_steps(wide: int, updates: Nets, _: Nets = None) -> Nets:
-    """The updates of networks, smaller for layers of more than `wide` inputs, in proportion. Adam moves every weight by
-    about the learning rate, so a unit's output moves by that times its number of inputs."""
-
-    def smaller(layer: Dense | Array) -> Dense | Array:
-        if not isinstance(layer, Dense):
-            return layer
-        return Dense(layer.weight * min(1.0, wide / layer.weight.shape[-1]), layer.bias)
-
-    return jax.tree.map(smaller, updates, is_leaf=lambda x: isinstance(x, Dense))
-
-
 def last_layers(networks: Nets) -> list[Array]:
     """The weights of every MLP's last layer, which computes in float32 whatever the others do."""
     found = jax.tree.leaves(networks, is_leaf=lambda x: isinstance(x, MLP))

@@ -1,7 +1,6 @@
 """How an agent learns in a run: discount, exploration, clocks, batches, optimiser and target network."""
 
 from abc import abstractmethod
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -11,7 +10,6 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
 from tenuto.errors import UserError
-from tenuto.nets import smaller_steps
 from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
@@ -69,7 +67,6 @@ class Plan(eqx.Module):
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
     normalise_observations: bool = eqx.field(static=True, default=False)  # by mean and spread so far (`scales.py`)
     normalise_rewards: bool = eqx.field(static=True, default=False)  # by the size of the largest return so far
-    wide: int | None = eqx.field(static=True, default=None)  # inputs of a layer, beyond which its steps are smaller
 
     def __check_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -92,6 +89,4 @@ class Plan(eqx.Module):
     @property
     def optimiser(self) -> optax.GradientTransformation:
         adam = optax.adam(self.learning_rate)
-        parts = [] if self.clip is None else [optax.clip(self.clip)]
-        parts += [adam] if self.wide is None else [adam, optax.stateless(partial(smaller_steps, self.wide))]
-        return adam if len(parts) == 1 else optax.chain(*parts)
+        return adam if self.clip is None else optax.chain(optax.clip(self.clip), adam)

@@ -14,7 +14,6 @@ from tenuto import loop
 from tenuto.agents import CATALOGUE
 from tenuto.envs import AbstractEnv, Chain, Pendulum
 from tenuto.extensions import AbstractLearnedExtension
-from tenuto.nets import MLP, smaller_steps
 from tenuto.scales import TAIL, Gains, Moments, Scales
 from tenuto.spaces import Discrete
 from tenuto.trainers.compiled import CompiledProgram
@@ -167,11 +166,3 @@ def test_values_keep_their_worth_when_rewards_turn_out_larger_than_thought(agent
     drawn = loop.draw(task, key, jnp.int32(0))
     networks = learned._replace(action=after.action, extension=after.extension)
     assert_same(loop.decide_best(task, learned, lane.obs, drawn), loop.decide_best(task, networks, lane.obs, drawn))
-
-
-def test_layers_of_many_inputs_take_smaller_steps_in_proportion():
-    net = MLP((512, 4, 3), jax.random.key(0))
-    first, last = smaller_steps(128, net).layers
-    np.testing.assert_array_equal(first.weight, net.layers[0].weight / 4)
-    np.testing.assert_array_equal(first.bias, net.layers[0].bias)
-    assert_same(last, net.layers[1])

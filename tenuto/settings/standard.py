@@ -40,7 +40,7 @@ ROW = Row(
         DoubleQ: {"hidden": HIDDEN},
         BootstrappedQ: {"hidden": HIDDEN},
         DDPG: {"hidden": HIDDEN},
-        SAC: {"hidden": HIDDEN},
+        SAC: {"hidden": HIDDEN, "temperature": 0.1},  # of values between 1 and 10
         SkipQ: {"before": HIDDEN},
         Uncertain: {"shared": HIDDEN},
     },
