@@ -9,18 +9,18 @@ from typing import Any
 import jax
 from jax._src import compiler
 
-OPTION = "xla_cpu_use_fusion_emitters"
+# XLA's older emitters for the CPU take half the time, and round a little differently from one program to another. Code
+# in one piece takes less work than in 32, which are for cores that have nothing else to do.
+OPTIONS: dict[str, bool | int] = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 _in_haste = False
 _options = getattr(compiler, "get_compile_options", None)  # no public part of JAX: without it, tests take longer
 
 
 def _hasty_options(*args: Any, **options: Any) -> Any:
-    """XLA's older emitters for the CPU: they take half the time, and round a little differently from one program to
-    another."""
     assert _options is not None
     made = _options(*args, **options)
     if _in_haste:
-        made.env_option_overrides = [*made.env_option_overrides, (OPTION, False)]
+        made.env_option_overrides = [*made.env_option_overrides, *_known().items()]
     return made
 
 
@@ -29,10 +29,14 @@ if _options is not None:
 
 
 @cache
-def _has_older_emitters() -> bool:
-    """Whether this version of XLA still has them."""
+def _known() -> dict[str, bool | int]:
+    """Those options that this version of XLA has."""
+    return {name: value for name, value in OPTIONS.items() if _is_known(name, value)}
+
+
+def _is_known(name: str, value: bool | int) -> bool:
     try:
-        jax.jit(lambda x: x, compiler_options={OPTION: False})(0.0)
+        jax.jit(lambda x: x, compiler_options={name: value})(0.0)
     except jax.errors.JaxRuntimeError:
         return False
     return True
@@ -42,7 +46,8 @@ def _has_older_emitters() -> bool:
 def in_haste(yes: bool) -> Iterator[None]:
     """Whether programs are compiled in haste, for as long as this lasts."""
     global _in_haste
-    before, _in_haste = _in_haste, yes and _has_older_emitters()
+    _known()  # which compiles
+    before, _in_haste = _in_haste, yes
     try:
         yield
     finally:
@@ -51,5 +56,5 @@ def in_haste(yes: bool) -> Iterator[None]:
 
 def hasty_environment() -> dict[str, str]:
     """The environment of another process that compiles in haste."""
-    flags = f"{os.environ['XLA_FLAGS']} --{OPTION}=false" if _has_older_emitters() else os.environ["XLA_FLAGS"]
-    return {**os.environ, "XLA_FLAGS": flags}
+    flags = [f"--{name}={str(value).lower()}" for name, value in _known().items()]
+    return {**os.environ, "XLA_FLAGS": " ".join([os.environ["XLA_FLAGS"], *flags])}
