@@ -61,6 +61,7 @@ VARIANTS = {
     "learning rate 3e-4": Variant({"learning_rate": 3e-4}),
     "learning rate 5e-4": Variant({"learning_rate": 5e-4}),
     "learning rate 2e-3": Variant({"learning_rate": 2e-3}),
+    "not averaged": Variant({"average": 0.0}),
     "not annealed": Variant({"anneal": False}),
     "batch 32": Variant({"batch": 32, "extension_batch": 32}),
     "batch 128": Variant({"batch": 128, "extension_batch": 128}),
@@ -73,5 +74,5 @@ VARIANTS = {
     "explore a half": Variant(derived=lambda plan: {"epsilon": linear(1.0, 0.05, 0.5 * plan.steps)}),
     "explore a tenth": Variant(derived=lambda plan: {"epsilon": linear(1.0, 0.05, 0.1 * plan.steps)}),
     "epsilon 0.01": Variant(derived=lambda plan: {"epsilon": dataclasses.replace(plan.epsilon, end=0.01)}),
-    "before": Variant({**RAW, "gamma": 0.99, "target": Periodic(500), "learn_every": 2}),
+    "before": Variant({**RAW, "gamma": 0.99, "target": Periodic(500), "learn_every": 2, "average": 0.0}),
 }

@@ -55,6 +55,7 @@ class Brain(NamedTuple):
     action_optimisers: tuple[PyTree, ...]  # one per lesson
     extension_optimiser: PyTree
     gradient: Nets = ()  # of the option values' loss; empty except between the parts of an update
+    average: tuple[Nets, Nets] | tuple[()] = ()  # action and extension over the last updates; empty if not averaged
     unit: PyTree = ()  # what rewards are multiplied by in all values; empty where they are not scaled
 
 
@@ -158,6 +159,7 @@ def start(task: Task, key: Array) -> Lane:
             extension=extension,
             action_optimisers=tuple(plan.optimiser.init(part_of(action, x)) for x in agent.action.lessons()),
             extension_optimiser=plan.optimiser.init((action.torso, extension) if shares_torso(task) else extension),
+            average=(action, extension) if plan.average else (),
             unit=jnp.float32(0) if plan.normalise_rewards else (),
         ),
         replay=Replay.empty(
@@ -221,10 +223,12 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
 
 
 def learned(task: Task, lane: Lane) -> Networks:
-    """What the lane would act by if it were evaluated now."""
+    """What the lane would act by if it were evaluated now. A network that has just learned from one batch more is
+    sometimes worse than it was; an average of the last ones is steadier."""
+    action, extension = lane.brain.average or (lane.brain.action, lane.brain.extension)
     return Networks(
-        lane.brain.action,
-        lane.brain.extension,
+        action,
+        extension,
         task.agent.lam.best(lane.bandit, lane.lam),
         lane.scales._replace(reward=()),
     )
@@ -324,11 +328,18 @@ def in_unit(task: Task, brain: Brain, unit: Float[Array, ""]) -> Brain:
     """The brain whose values are in this unit. When rewards turn out larger than thought, what was learned is not
     learned again: the networks' outputs are multiplied (PopArt, van Hasselt et al., 2016)."""
     ratio = jnp.where(brain.unit > 0, unit / brain.unit, 1.0)  # before there was a reward, all values are the same
-    learned = isinstance(task.agent.extension, AbstractLearnedExtension)
+
+    def action(nets: Nets) -> Nets:
+        return task.agent.action.times(nets, ratio)
+
+    def extension(nets: Nets) -> Nets:
+        return nets.times(ratio) if isinstance(task.agent.extension, AbstractLearnedExtension) else nets
+
     return brain._replace(
-        action=task.agent.action.times(brain.action, ratio),
-        target=task.agent.action.times(brain.target, ratio),
-        extension=brain.extension.times(ratio) if learned else (),
+        action=action(brain.action),
+        target=action(brain.target),
+        extension=extension(brain.extension),
+        average=(action(brain.average[0]), extension(brain.average[1])) if brain.average else (),
         unit=unit,
     )
 
@@ -359,7 +370,11 @@ def update_action_values(task: Task, lane: Lane, t: Int[Array, ""], copy: Brain 
     """An update's third part: the lessons of the action values."""
     _, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     with jax.default_matmul_precision(task.plan.precision):
-        return lane._replace(brain=learn_lessons(task, lane, t, k_action, copy))
+        brain = learn_lessons(task, lane, t, k_action, copy)
+    if task.plan.average:
+        new = optax.incremental_update((brain.action, brain.extension), brain.average, task.plan.averaged(t))
+        brain = brain._replace(average=pick(lane.episode < task.plan.episodes, new, brain.average))
+    return lane._replace(brain=brain)
 
 
 def option_gradient(

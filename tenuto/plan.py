@@ -14,6 +14,7 @@ from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
 NEVER = 2**31 - 1
+RECENT = 10.0  # networks are averaged over the last tenth of all updates, or fewer
 PRECISIONS = ("float32", "tensorfloat32", "bfloat16")  # the latter two on a GPU; a CPU rounds only to bfloat16
 
 
@@ -64,6 +65,7 @@ class Plan(eqx.Module):
     most_steps: int | None = eqx.field(static=True, default=None)  # if known: replay needs no room for more
     precision: str = eqx.field(static=True, default="float32")  # of an update's products: one of PRECISIONS
     anneal: bool = eqx.field(static=True, default=False)  # the learning rate falls to 0 over the run's `steps`
+    average: float = eqx.field(static=True, default=0.0)  # if not 0, a mean of the last networks is evaluated
     clip: float | None = eqx.field(static=True, default=None)  # gradient elements are cut to ±clip
     normalise_observations: bool = eqx.field(static=True, default=False)  # by mean and spread so far (`scales.py`)
     normalise_rewards: bool = eqx.field(static=True, default=False)  # by the size of the largest return so far
@@ -85,6 +87,12 @@ class Plan(eqx.Module):
     def pace(self, t: Int[Array, ""]) -> Float[Array, ""] | float:
         """The share of the learning rate in force at step t."""
         return jnp.maximum(0.0, 1.0 - t / self.steps) if self.anneal else 1.0
+
+    def averaged(self, t: Int[Array, ""]) -> Float[Array, ""]:
+        """The share of the newest networks in the mean that is evaluated: over about the last 1/`average` updates, or
+        the last tenth of them if that is fewer."""
+        made = (t - self.first_update) // self.learn_every
+        return jnp.maximum(self.average, RECENT / (RECENT + made))
 
     @property
     def optimiser(self) -> optax.GradientTransformation:

@@ -160,3 +160,21 @@ def test_lengths_beyond_a_byte_are_recorded_whole():
     step = TimeStep(thermometer(2), np.float32(0), np.bool_(False), np.bool_(False))
     _, event = loop.absorb(task, lane, step, np.bool_(True), np.int32(0), loop.draw(task, lane.step_key, np.int32(0)))
     assert int(event.length) == 300
+
+
+def test_a_lane_is_evaluated_by_the_mean_of_its_last_networks_until_it_rests():
+    """From an empty replay nothing is learned, so the networks are those that are put there."""
+    task = tiny_task("ddqn", average=0.5, learn_every=1, episodes=3)
+    lane, learn = jax.jit(loop.start)(task, jax.random.key(SEED)), jax.jit(loop.learn)
+    first = mean = lane.brain.action
+    for update in (1, 2, 30):
+        put = lane._replace(brain=lane.brain._replace(action=jax.tree.map(lambda x, n=update: n * x, first)))
+        lane = learn(task, put, np.int32(update))
+        share = max(0.5, 10 / (10 + update))
+        mean = jax.tree.map(lambda m, new, share=share: m + share * (new - m), mean, put.brain.action)
+        assert_close(loop.learned(task, lane).action, mean, rtol=1e-5, atol=1e-6)
+    rested = learn(task, lane._replace(episode=np.int32(3)), np.int32(31))
+    assert_same(rested.brain.average, lane.brain.average)
+    assert_same(
+        loop.learned(tiny_task("ddqn"), lane._replace(brain=lane.brain._replace(average=()))).action, put.brain.action
+    )

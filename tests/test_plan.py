@@ -1,8 +1,10 @@
-"""Target networks."""
+"""Target networks, and the mean of the last networks."""
 
 import jax.numpy as jnp
+import numpy as np
+import pytest
 
-from tenuto.plan import Periodic, Polyak
+from tenuto.plan import Periodic, Plan, Polyak
 
 # --- target networks -------------------------------------------------------------------------------------------
 
@@ -31,3 +33,18 @@ def test_polyak_target_goes_its_share_of_the_way() -> None:
         target = Polyak(0.25).track(online, target, jnp.int32(t), 1)
     # 0 -> 2 -> 3.5 and 4 -> 3 -> 2.25
     assert target["w"].tolist() == [3.5, 2.25]
+
+
+def test_networks_are_averaged_over_the_last_tenth_of_all_updates_or_the_last_thousand():
+    """The weight that each update's networks have in the mean: in the end the newest 1,000 have 1 - 1/e of it, early on
+    the newest tenth has 1 - (9/10)¹⁰ or so."""
+    plan = Plan(average=0.001, warmup=100, learn_every=2)
+    for updates, recent, least in ((40_000, 1_000, 0.63), (500, 50, 0.6), (20, 2, 0.5)):
+        weights = np.zeros(updates)
+        for i in range(updates):
+            share = max(0.001, 10 / (10 + i))
+            assert i % 997 or plan.averaged(jnp.int32(100 + 2 * i)) == pytest.approx(share)
+            weights[:i] *= 1 - share
+            weights[i] = share
+        assert weights.sum() == pytest.approx(1)
+        assert least < weights[-recent:].sum() < 0.75

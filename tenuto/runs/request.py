@@ -131,7 +131,8 @@ class Asked:
     env_args: Fields = ""
     """Arguments with which a Gymnasium environment is made, as JSON: '{"continuous": true}'."""
     scale_observations: bool = True
-    """Whether numbers with bounds in a Gymnasium observation are scaled to -1..1 for the networks."""
+    """Whether numbers with bounds in a Gymnasium observation are scaled to -1..1 for the networks, before a plan that
+    normalises observations goes by their mean and spread."""
     schedule: Names = None
     """How ε falls: on lava maps log (the default), linear or fixed; elsewhere there is one way (`tenuto list`)."""
     lam: Numbers = swept(_lam)

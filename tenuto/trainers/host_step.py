@@ -127,17 +127,19 @@ class StepCalls:
         self.copies = jax.jit(self._copies)
         self.updates: tuple[UpdateCall, ...] = (self._update(loop.learn, Brain._fields),)
         if shapes.in_parts:
-            acting, scaled = ("action", "extension"), ("unit",) if self._layouts["unit"].rows else ()
-            begun = ("target", "gradient", *((*acting, *scaled) if scaled else ()))
+            average, unit = (((name,) if self._layouts[name].rows else ()) for name in ("average", "unit"))
+            begun = (*ACTING, *average, *unit) if unit else ()  # all values change with their unit
             self.updates = (
-                self._update(loop.begin_update, begun, () if scaled else acting),
+                self._update(loop.begin_update, ("target", "gradient", *begun), () if unit else ACTING),
                 self._update(
                     lambda task, lane, t, _: loop.update_option_values(task, lane, t),
                     ("action", "extension", "extension_optimiser"),
                     ("gradient",),
                 ),
                 self._update(
-                    loop.update_action_values, ("action", "action_optimisers"), ("target", "extension", *scaled)
+                    loop.update_action_values,
+                    ("action", "action_optimisers", *average),
+                    ("target", "extension", *unit),
                 ),
             )
 
