@@ -144,7 +144,8 @@ class MLP(AbstractNetwork):
 
     def times(self, factor: Float[Array, ""]) -> Self:
         *others, last = self.layers
-        return eqx.tree_at(lambda n: n.layers, self, (*others, Dense(factor * last.weight, factor * last.bias)))
+        last = jax.tree.map(lambda x: (factor * x).astype(x.dtype), last)
+        return eqx.tree_at(lambda n: n.layers, self, (*others, last))
 
 
 def last_layers(networks: Nets) -> list[Array]:

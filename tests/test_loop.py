@@ -163,8 +163,8 @@ def test_lengths_beyond_a_byte_are_recorded_whole():
 
 
 def test_a_lane_is_evaluated_by_the_mean_of_its_last_networks_until_it_rests():
-    """From an empty replay nothing is learned, so the networks are those that are put there."""
-    task = tiny_task("ddqn", average=0.5, learn_every=1, episodes=3)
+    """At a learning rate of 0 networks stay those that are put there."""
+    task = tiny_task("ddqn", average=0.5, learn_every=1, episodes=3, learning_rate=0.0)
     lane, learn = jax.jit(loop.start)(task, jax.random.key(SEED)), jax.jit(loop.learn)
     first = mean = lane.brain.action
     for update in (1, 2, 30):
