@@ -33,8 +33,11 @@ FIELDS: tuple[tuple[int, str, str, str], ...] = (
 ADDED: tuple[tuple[int, str, str, Any], ...] = (
     (2, "Plan", "normalise_observations", False),
     (2, "Plan", "normalise_rewards", False),
-    (2, "Plan", "wide", None),
+    (3, "Plan", "average", 0.0),
+    (3, "SAC", "temperature", 1.0),
 )
+# (last version, name of the class, a field that it has no longer)
+GONE: tuple[tuple[int, str, str], ...] = ((3, "Plan", "wide"),)
 RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # prefixes of the names of arrays in a checkpoint
 
 
@@ -110,4 +113,5 @@ def _renamed(spelled: Any, version: int) -> Any:
         if version <= last and fields.get("is") == part and old in fields:
             fields = {new if name == old else name: value for name, value in fields.items()}
     added = {name: value for last, part, name, value in ADDED if version <= last and fields.get("is") == part}
-    return fields | added
+    gone = {name for last, part, name in GONE if version <= last and fields.get("is") == part}
+    return {name: value for name, value in (added | fields).items() if name not in gone}
