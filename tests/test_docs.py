@@ -18,6 +18,7 @@ import tyro
 
 from tenuto import api
 from tenuto.cli import commands
+from tenuto.experiments.problems import PROBLEMS
 from tenuto.runs import needs
 
 ROOT = Path(__file__).parent.parent
@@ -189,16 +190,36 @@ def test_the_picture_in_the_readme_is_small():
     assert (ROOT / "docs" / "hold.gif").stat().st_size < 400_000
 
 
-def test_the_table_of_mountain_car_in_the_readme_is_that_of_the_results():
-    assert (ROOT / "results" / "mountain_car" / "table.md").read_text().strip() in README
+@pytest.mark.parametrize("page", [README, RESULTS], ids=["README", "results"])
+def test_the_table_of_the_zoo_is_that_of_its_results(page: str):
+    """Each return with its interval, each number of decisions, and Stable-Baselines3's column beside ours."""
+    kept = (ROOT / "results" / "zoo" / "table.md").read_text().split("### Zoo, discrete, ")
+    returns, decisions = (next(t for t in kept if t.startswith(name)) for name in ("evaluation return (", "decisions"))
+    rows = [line for line in page.splitlines() if re.match(r"\| [\w-]+, [\d,]+ \|", line)]
+    assert len(rows) == 5
+    for row in rows:
+        name, *cells, decided = (cell.strip() for cell in row.strip("|").split("|"))
+        problem, steps = name.split(", ")
+        assert f"{PROBLEMS[problem].steps:,}" == steps
+        theirs = kept_cells(returns, problem)
+        assert cells == [theirs[0], theirs[1], theirs[2] or theirs[3]]
+        assert decided == " / ".join(cell.split(" [")[0] for cell in kept_cells(decisions, problem)[:2]).rstrip()
 
 
-def test_the_returns_on_cartpole_are_those_of_the_results():
-    table = (ROOT / "results" / "cartpole" / "table.md").read_text()
-    found = re.findall(r"mean over lanes ([\d.]+), 95% interval ([\d.]+) to ([\d.]+)", table)
-    assert len(found) == 2
-    for mean, low, high in found:
-        assert f"{mean} [{low}, {high}]" in " ".join(RESULTS.split())
+def kept_cells(table: str, problem: str) -> list[str]:
+    """A row of a kept table: ours, Stable-Baselines3 with its defaults and with RL-Zoo's numbers; nothing published."""
+    row = next(line for line in table.splitlines() if line.startswith(f"| {problem} |"))
+    return [cell.split(" (")[0].strip() for cell in row.strip("|").split("|")[1:]]
+
+
+def test_what_the_results_say_of_the_zoo_is_in_its_tables():
+    text, kept = " ".join(RESULTS.split()), (ROOT / "results" / "zoo" / "table.md").read_text()
+    said = text[text.index("The better of `ddqn`") : text.index("## The two trainers")]
+    last = kept.split("evaluation return of the last networks")[1].split("###")[0]
+    reached = kept.split("share of the seeds")[1].split("###")[0]
+    assert kept_cells(last, "CartPole-v1")[:2] == re.findall(r"[\d.]+ \[[\d.]+, [\d.]+\]", said)
+    assert [float(cell.split(" [")[0]) for cell in kept_cells(reached, "MountainCar-v0")[:2]] == [0.6, 0.9]
+    assert all(cell.startswith("1.000 ") for cell in kept_cells(reached, "CartPole-v1")[:2])
 
 
 def test_the_catalogue_in_the_documents_is_the_catalogue():

@@ -311,20 +311,35 @@ def test_the_command_trains_keeps_every_run_and_does_not_train_it_again(
 
 def test_the_scores_in_the_documents_are_those_of_the_kept_runs():
     root = Path(__file__).parent.parent
-    kept: dict[tuple[str, str], list[float]] = {}
+    kept: dict[tuple[str, str, str], list[standard.Measures]] = {}
     for line in map(json.loads, (root / "results" / "findings" / "standard.jsonl").read_text().splitlines()):
         name = line["run"]
-        if name["agent"] == "ddqn":
-            run = standard.Run(name["problem"], "ddqn", name["variant"], name["seed"], None)
-            kept.setdefault((name["variant"], name["problem"]), []).append(
-                standard.measures(run, line["evaluations"]).score
-            )
-    page = (root / "docs" / "environments.md").read_text()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "[0." in line]
-    assert len(rows) == 7
-    for variant, *cells, whole in rows:
-        scores = [kept[variant, problem] for problem in ("balance", "lander", "catch", "slippery")]
-        assert {len(each) for each in scores} == {6}
-        assert cells == [f"{np.mean(each):.3f}" for each in scores]
-        found = stats.estimate(np.concatenate(scores))
-        assert whole == f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+        run = standard.Run(name["problem"], name["agent"], name["variant"], name["seed"], None)
+        kept.setdefault((name["agent"], name["variant"], name["problem"]), []).append(
+            standard.measures(run, line["evaluations"])
+        )
+    tables = [table.splitlines() for table in (root / "docs" / "standard.md").read_text().split("\n\n")]
+    tables = [rows for rows in tables if rows[0].startswith("| `")]
+    assert len(tables) == 2
+    for head, _, *rows in tables:
+        agent, *problems, _, _ = (cell.strip(" `") for cell in head.strip("|").split("|"))
+        for row in rows:
+            variant, *cells, whole, last = (cell.strip() for cell in row.strip("|").split("|"))
+            runs = [kept[agent, variant, problem] for problem in problems]
+            assert len({len(each) for each in runs}) == 1
+            assert cells == [f"{np.mean([run.score for run in each]):.3f}" for each in runs]
+            found = stats.estimate([run.score for each in runs for run in each])
+            assert whole == f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+            assert last == f"{np.nanmean([run.kept for each in runs for run in each]):.3f}"
+
+
+def test_what_the_documents_say_of_long_runs_is_what_is_kept_of_them():
+    root = Path(__file__).parent.parent
+    kept: dict[str, list[list[float]]] = {}
+    for line in map(json.loads, (root / "results" / "findings" / "standard_long.jsonl").read_text().splitlines()):
+        kept.setdefault(line["run"]["variant"], []).append(line["evaluations"])
+    falls = {variant: sum(x < 290 for run in runs for x in run[3:]) for variant, runs in kept.items()}
+    assert (falls["standard"], falls["squared"]) == (9, 3)
+    assert len(kept["standard"]) == len(kept["squared"]) == 5
+    assert sum(run[-1] < 290 for run in kept["standard"]) == 3
+    assert all(falls[name] for name in ("polyak 0.005", "gamma 0.99", "learning rate 5e-4", "learning rate 3e-4"))
