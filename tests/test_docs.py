@@ -355,3 +355,15 @@ def test_the_finding_about_episodes_is_told_as_it_was_found():
 def test_no_placeholder_is_left_in_the_documents():
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         assert not re.findall(r"^[A-Z_]{4,}$", page.read_text(), re.MULTILINE)
+
+
+def test_the_seconds_to_the_first_number_and_the_speed_on_minatar_are_those_kept():
+    kept = ROOT / "results" / "benchmarks"
+    first = json.loads((kept / "first_contact_cpu.jsonl").read_text())
+    for name in ("tenuto.train", "tenuto train"):
+        found = first[name]
+        assert f"| {found['seconds']} ({found['from']} to {found['to']}) | {found['cpu_seconds']} |" in SPEED
+    ddqn, ute = json.loads((kept / "minatar_cpu.jsonl").read_text())["measured"]
+    said = " ".join(SPEED.split())
+    assert f"`ddqn` make {ddqn['env_steps_per_s']:,} env steps/s in sum, PyTorch {ddqn['torch_steps_per_s']:,}," in said
+    assert f"option values too, {ute['env_steps_per_s']}." in said
