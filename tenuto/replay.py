@@ -208,9 +208,7 @@ class Replay(eqx.Module):
 
     def sample_steps(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Plain transitions, uniform with replacement over the last `capacity` of the t steps stored."""
-        held = t - self._oldest_end(t)
-        end = t - 1 - jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
-        drawn = self._known(Drawn(end, jnp.ones(num, jnp.int32), jnp.broadcast_to(held > 0, (num,))))
+        drawn = self.draw_steps(key, num, t)
         return self.span(drawn.end, drawn.length, 1, gamma), drawn.found
 
     def sample_spans(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
@@ -218,12 +216,23 @@ class Replay(eqx.Module):
         drawn = self.draw_spans(key, num, t)
         return self.span(drawn.end, drawn.length, max(self.lengths), gamma), drawn.found
 
+    def draw_steps(self, key: Array, num: int, t: Int[Array, ""]) -> Drawn:
+        """Draw single steps without looking them up."""
+        held = t - self._oldest_end(t)
+        end = t - 1 - jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
+        return self._known(Drawn(end, jnp.ones(num, jnp.int32), jnp.broadcast_to(held > 0, (num,))))
+
     def draw_spans(self, key: Array, num: int, t: Int[Array, ""]) -> Drawn:
         """Draw spans without looking them up, for callers that need only some of them or some of their fields."""
         base, held = self.window(t)
         rank = base + jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         end, length = self.locate(rank, t)
         return self._known(Drawn(end, length, jnp.broadcast_to(held > 0, (num,))))
+
+    def continues(self, end: Int[Array, " num"], t: Int[Array, ""]) -> Bool[Array, " num"]:
+        """Whether the episode has a step after this one, and replay what followed that."""
+        follows = (self.ending[end % self.rows] == RUNNING) & (end < t - 1)
+        return follows & self.seen.knows(self.ending[(end + 1) % self.rows])
 
     def _known(self, drawn: Drawn) -> Drawn:
         return drawn._replace(found=drawn.found & self.seen.knows(self.ending[drawn.end % self.rows]))

@@ -100,4 +100,7 @@ def test_a_run_keeps_the_hyperparameters_it_was_made_with(copied: Path, monkeypa
 def test_fields_that_a_part_had_not_yet_or_has_no_longer_are_added_and_left_out(tmp_path):
     plan = {"is": "Plan", "gamma": 0.9, "wide": None}
     (tmp_path / "config.json").write_text(json.dumps({"format": 3, "plan": plan}))
-    assert layout.read_config(tmp_path / "config.json")["plan"] == {"is": "Plan", "gamma": 0.9, "average": 0.0}
+    assert layout.read_config(tmp_path / "config.json")["plan"] == {
+        **{"is": "Plan", "gamma": 0.9},
+        **{"average": 0.0, "lookahead": 1},
+    }

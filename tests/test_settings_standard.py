@@ -37,3 +37,8 @@ def test_no_number_depends_on_the_units_of_an_environment(agent: str, env: str):
     assert plan.normalise_observations
     assert plan.normalise_rewards
     assert plan.anneal
+
+
+def test_only_values_of_discrete_choices_look_ahead():
+    assert standard_plan(named("ute"), make("chain-10"), 50_000).lookahead == 5
+    assert standard_plan(named("ute-sac"), make("pendulum-v1"), 50_000).lookahead == 1

@@ -15,7 +15,7 @@ import numpy as np
 
 from tenuto.errors import UserError
 
-FORMAT = 4  # of files; `layout.py` translates older ones
+FORMAT = 5  # of files; `layout.py` translates older ones
 _HEADER = "__tenuto__"
 # Exceptions of NumPy and zipfile on a file that was cut or changed.
 _UNREADABLE = (

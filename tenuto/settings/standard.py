@@ -33,16 +33,16 @@ HIDDEN = (128, 128)
 UPDATES = 500_000  # a longer run of discrete actions has fewer updates than steps, one every 4 steps at the least
 SLOWEST = 4
 BOTH = {"normalise_observations": True, "normalise_rewards": True, "anneal": True, "average": 0.001}
-DISCRETE = {**BOTH, "gamma": 0.995, "learning_rate": 1e-3, "batch": 64, "target": Polyak(0.01)}
+DISCRETE = {**BOTH, "gamma": 0.995, "learning_rate": 1e-3, "batch": 64, "target": Polyak(0.01), "lookahead": 5}
 CONTINUOUS = {**BOTH, "gamma": 0.99, "learning_rate": 1e-3, "batch": 128, "learn_every": 1}
 ROW = Row(
     parts={
-        DoubleQ: {"hidden": HIDDEN},
-        BootstrappedQ: {"hidden": HIDDEN},
+        DoubleQ: {"hidden": HIDDEN, "error": "squared"},
+        BootstrappedQ: {"hidden": HIDDEN, "error": "squared"},
         DDPG: {"hidden": HIDDEN},
         SAC: {"hidden": HIDDEN, "temperature": 0.1},  # of values between 1 and 10
-        SkipQ: {"before": HIDDEN},
-        Uncertain: {"shared": HIDDEN},
+        SkipQ: {"before": HIDDEN, "error": "squared"},
+        Uncertain: {"shared": HIDDEN, "error": "squared"},
     },
     plan={},
     lam=0.0,
