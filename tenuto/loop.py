@@ -22,7 +22,6 @@ from tenuto.extensions import AbstractLearnedExtension, Situation
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, Drawn, Replay
 from tenuto.scales import Gains, Moments, Scales
-from tenuto.spaces import Discrete
 from tenuto.types import Event, Nets, Option, Span, TimeStep, Tree
 
 # Folded into a key for draws that only some agents make, so that the others keep their random streams.
@@ -45,8 +44,6 @@ class Task(eqx.Module):
         if not self.agent.suits(actions):
             offered = extension.choices(actions).words
             raise UserError(f"{type(action).__name__} cannot choose from {offered}")
-        if self.plan.lookahead > 1 and not isinstance(extension.choices(actions), Discrete):
-            raise UserError(f"a lookahead of {self.plan.lookahead} needs discrete actions; here are {actions.words}")
 
 
 class Brain(NamedTuple):
@@ -474,44 +471,22 @@ def with_part(nets: Nets, lesson: Lesson, part: Nets) -> Nets:
 def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> tuple[Span, Float[Array, " batch"]]:
     """The spans that action values learn from, as networks read them, and which of them count."""
     agent, plan, actions, replay = task.agent, task.plan, task.env.actions, lane.replay
-    single = agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension)
-    longest = agent.extension.max_length if agent.n_step or not single else 1
+    longest = agent.extension.max_length
     if agent.n_step:
         drawn = replay.draw_spans(key, N_STEP_DRAWS * plan.batch, t)
         index, usable = td.first_accepted(drawn.found & allowed_now(task, lane, drawn), plan.batch)
         drawn = Drawn(drawn.end[index], drawn.length[index], usable > 0)
-    elif single:
-        drawn = replay.draw_steps(key, plan.batch, t)
+    elif agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension):
+        drawn, longest = replay.draw_steps(key, plan.batch, t), 1
     else:  # a choice is a whole option
         drawn = replay.draw_spans(key, plan.batch, t)
-    ahead = plan.lookahead - 1 if single else 0
-    more = greedy_steps(task, lane, drawn.end, t) if ahead else 0
-    spans = replay.span(drawn.end + more, drawn.length + more, longest + ahead, plan.gamma)
+    more = replay.following(drawn.end, plan.lookahead, t)
+    spans = replay.span(drawn.end + more, drawn.length + more, longest + plan.lookahead, plan.gamma)
     read = jax.vmap(partial(as_features, task, scales=lane.scales))
     reward = paid(lane, spans.reward)
     spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs), reward=reward)
     credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, drawn.length)
     return spans._replace(choice=credited), drawn.found.astype(jnp.float32)
-
-
-def greedy_steps(task: Task, lane: Lane, end: Int[Array, " n"], t: Int[Array, ""]) -> Int[Array, " n"]:
-    """How many of the steps after these took the choice that has the greatest value now, `Plan.lookahead` - 1 at most.
-
-    For as long as they did, their rewards are what the policy would have got, and a target may count them before it
-    bootstraps: the cut of Watkins's Q(λ) (1989). Rare ends are then learned from many steps before them at once.
-    """
-    agent, replay = task.agent, lane.replay
-    choices = agent.extension.choices(task.env.actions)
-    before = end[:, None] + jnp.arange(task.plan.lookahead - 1)
-    later = (before + 1).ravel()
-
-    def best(obs: Array) -> Array:
-        net, x = look(task, lane.brain.action, obs, lane.scales)
-        return agent.action.best(net, x, agent.action.draw(lane.learn_key, choices), choices)
-
-    greedy = jax.vmap(best)(replay.seen.first(later)) == replay.choice[later % replay.rows]
-    goes_on = replay.continues(before, t) & greedy.reshape(before.shape)
-    return jnp.cumprod(goes_on.astype(jnp.int32), axis=1).sum(1)
 
 
 def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:

@@ -59,7 +59,7 @@ class Plan(eqx.Module):
     learning_starts: int = eqx.field(static=True, default=0)  # first steps without updates, acted in as in all others
     evaluation_epsilon: float = eqx.field(static=True, default=0.0)  # probability of a random choice in evaluations
     learn_every: int = eqx.field(static=True, default=1)  # steps between updates, one clock for all lanes
-    lookahead: int = eqx.field(static=True, default=1)  # steps of a target of action values, while they are greedy
+    lookahead: int = eqx.field(static=True, default=0)  # steps after a span that its target counts as they were
     batch: int = eqx.field(static=True, default=64)
     extension_batch: int = eqx.field(static=True, default=64)
     capacity: int = eqx.field(static=True, default=50_000)  # of steps and of spans, each
@@ -74,8 +74,8 @@ class Plan(eqx.Module):
     def __check_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise UserError(f"unknown precision '{self.precision}': use one of {', '.join(PRECISIONS)}")
-        if self.lookahead < 1:
-            raise UserError(f"lookahead {self.lookahead}: a target of action values needs a step, so use 1 or more")
+        if self.lookahead < 0:
+            raise UserError(f"a lookahead of {self.lookahead} steps: use 0 for targets of a span alone, or more")
 
     @property
     def first_update(self) -> int:

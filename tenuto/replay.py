@@ -229,10 +229,12 @@ class Replay(eqx.Module):
         end, length = self.locate(rank, t)
         return self._known(Drawn(end, length, jnp.broadcast_to(held > 0, (num,))))
 
-    def continues(self, end: Int[Array, " num"], t: Int[Array, ""]) -> Bool[Array, " num"]:
-        """Whether the episode has a step after this one, and replay what followed that."""
-        follows = (self.ending[end % self.rows] == RUNNING) & (end < t - 1)
-        return follows & self.seen.knows(self.ending[(end + 1) % self.rows])
+    def following(self, end: Int[Array, " num"], most: int, t: Int[Array, ""]) -> Int[Array, " num"]:
+        """How many steps of the same episode are stored after these, `most` at most."""
+        last = end[:, None] + jnp.arange(most)
+        ending, after = self.ending[last % self.rows], self.ending[(last + 1) % self.rows]
+        goes_on = (ending == RUNNING) & (last < t - 1) & self.seen.knows(after)
+        return jnp.cumprod(goes_on.astype(jnp.int32), axis=1).sum(1)
 
     def _known(self, drawn: Drawn) -> Drawn:
         return drawn._replace(found=drawn.found & self.seen.knows(self.ending[drawn.end % self.rows]))

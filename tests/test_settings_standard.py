@@ -40,5 +40,5 @@ def test_no_number_depends_on_the_units_of_an_environment(agent: str, env: str):
 
 
 def test_only_values_of_discrete_choices_look_ahead():
-    assert standard_plan(named("ute"), make("chain-10"), 50_000).lookahead == 5
-    assert standard_plan(named("ute-sac"), make("pendulum-v1"), 50_000).lookahead == 1
+    assert standard_plan(named("ute"), make("chain-10"), 50_000).lookahead == 1
+    assert standard_plan(named("ute-sac"), make("pendulum-v1"), 50_000).lookahead == 0
