@@ -201,6 +201,18 @@ def test_every_problem_can_be_trained_on_by_its_agents_with_the_setting_untouche
         )
 
 
+def test_ute_is_swept_over_lambda_in_one_program_beside_that_of_the_other_parts():
+    listed = zoo.entries("lambdas", "standard", None, None, "CartPole-v1", "ute")
+    sources = {entry.column: entry.source for entry in listed if entry.table == "lambdas return"}
+    assert list(sources) == ["ute lam=-1.5", "ute lam=-0.5", "ute lam=0.0", "ute lam=0.5", "ute lam=1.5"]
+    (plain,) = {entry.source.job for entry in zoo.entries("discrete", "standard", None, None, "CartPole-v1", "ute")}
+    assert sources.pop("ute lam=0.0").job == plain
+    assert len({source.job.name for source in sources.values()}) == 1
+    assert {sum(source.mine()) for source in sources.values()} == {10}
+    assert zoo.entries("lambdas", "standard", None, None, "CartPole-v1", "ddqn") == []
+    assert zoo.entries("lambdas", "standard", None, None, "Pendulum-v1", "ute-sac") == []
+
+
 @pytest.mark.parametrize("problem", HERE, ids=lambda problem: problem.name)
 def test_thresholds_are_gymnasiums_where_it_has_one(problem: problems.Problem):
     if not registry.is_compiled(problem.env) and (told := gymnasium.spec(problem.env).reward_threshold) is not None:
@@ -280,6 +292,7 @@ def test_the_verdict_counts_the_better_of_two_against_rl_zoos_numbers():
         (["--problems"], ["--problems", "no value"]),
         (["--parts", "continuous", "--problems", "CartPole-v1"], ["--parts continuous", "'CartPole-v1'", "discrete"]),
         (["--problems", "CartPole-v1", "--agents", "sac"], ["agent 'sac'", "ddqn"]),
+        (["--parts", "lambdas", "--problems", "Pendulum-v1"], ["--parts lambdas", "'Pendulum-v1'", "continuous"]),
         (["--problems", "CartPole-v1", "--seeds", "0"], ["--seeds", "at least 1"]),
         (["--problems", "CartPole-v1", "--steps", "0"], ["--steps", "at least 1"]),
         (["--setting", "released"], ["setting 'released'", "standard"]),
@@ -314,6 +327,7 @@ def test_a_problem_whose_package_is_missing_is_refused_with_what_installs_it(
     [
         (["--parts", "minatar"], None, None, 5 * 6),
         (["--problems", "Pendulum-v1", "--seeds", "3"], 3, None, 2),
+        (["--parts", "lambdas", "--problems", "CartPole-v1", "MountainCar-v0"], None, None, 2),
         (["--quick"], 1, 400, 2),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
@@ -329,7 +343,7 @@ def test_seeds_and_steps_are_each_problems_own_unless_given(
     asked = []
 
     def entries_of(experiment: Any, listed: list[Any], *rest: Any) -> dict[Any, Any]:
-        asked.append((len([one for one in listed if PROBLEMS[one[2]].part == one[1]]), *rest))
+        asked.append((len([one for one in listed if one[3] in zoo.offered(one[1], PROBLEMS[one[2]])]), *rest))
         return {}
 
     monkeypatch.setattr(work, "entries_of", entries_of)

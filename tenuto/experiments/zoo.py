@@ -1,6 +1,6 @@
 """The zoo (not in the paper): one setting for all, on problems that nobody tuned for, beside Stable-Baselines3."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,22 +17,31 @@ from tenuto.experiments.problems import PROBLEMS, Problem
 from tenuto.report import cells
 from tenuto.report.cells import Cell
 from tenuto.runs import storage
-from tenuto.runs.jobs import job_for
+from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.family import STEPS, Budget
-from tenuto.settings.standard import SETTINGS
+from tenuto.settings.standard import ROW, SETTINGS
 
 DISCRETE = ("ddqn", "temporl", "ez-greedy", "ute", "ute-adaptive", "full-ensemble")
 AGENTS = {"discrete": DISCRETE, "continuous": ("sac", "ute-sac"), "minatar": DISCRETE}
 LEARNERS = {"discrete": "sb3-dqn", "continuous": "sb3-sac", "minatar": "sb3-dqn"}  # of Stable-Baselines3
 TUNED = "-tuned"  # with RL-Zoo's numbers
+LAMS = (-1.5, -0.5, 0.0, 0.5, 1.5)  # of ute in part lambdas, fixed before any of them but 0 was tried
 COLUMNS = tuple(
-    dict.fromkeys((*DISCRETE, *AGENTS["continuous"], *(n + t for n in LEARNERS.values() for t in ("", TUNED))))
+    dict.fromkeys(
+        (
+            *DISCRETE,
+            *AGENTS["continuous"],
+            *(n + t for n in LEARNERS.values() for t in ("", TUNED)),
+            *(f"ute lam={lam}" for lam in LAMS),
+        )
+    )
 )
 CHAMPIONS = {"discrete": ("ddqn", "ute"), "continuous": ("sac", "ute-sac")}  # the better of two, named beforehand
 PARTS = {
     "discrete": "Gymnasium's and MiniGrid's problems with discrete actions",
     "continuous": "Gymnasium's problems with continuous actions",
     "minatar": "the five games of MinAtar",
+    "lambdas": "ute over λ, on all problems with discrete actions",
 }
 OVER = f"mean over the last {LAST} of ten evaluations"
 WORDS = {
@@ -45,7 +54,15 @@ WORDS = {
     "counts as its whole budget)",
 }
 TITLES = {f"{part} {name}": f"Zoo, {part}, {words}" for part in PARTS for name, words in WORDS.items()}
+TITLES |= {f"lambdas {name}": f"Zoo, ute over λ, {words}" for name, words in WORDS.items()}
 QUICK = {"seeds": 1, "steps": 400, "problems": ["CartPole-v1"], "agents": ["ddqn", "ute"]}
+
+
+def offered(part: str, problem: Problem) -> tuple[str, ...]:
+    """The agents that a part has on a problem; none where the problem is not in it."""
+    if part == "lambdas":
+        return ("ute",) if "ute" in AGENTS[problem.part] else ()
+    return AGENTS[part] if problem.part == part else ()
 
 
 def wanted(flags: Any) -> Wanted:
@@ -58,15 +75,15 @@ def wanted(flags: Any) -> Wanted:
             raise UserError(f"--{flag} was given no value: name at least one, or leave it out")
     for name in asked["problems"] or ():
         demand("problem", name, PROBLEMS, f"the zoo has {', '.join(PROBLEMS)}")
-        if PROBLEMS[name].part not in flags.parts:
+        if not any(offered(part, PROBLEMS[name]) for part in flags.parts):
             raise UserError(f"--parts {' '.join(flags.parts)} has no '{name}': it is in {PROBLEMS[name].part}")
     chosen = [PROBLEMS[name] for name in dict.fromkeys(asked["problems"] or PROBLEMS)]
-    known = dict.fromkeys(agent for problem in chosen if problem.part in flags.parts for agent in AGENTS[problem.part])
+    chosen = [problem for problem in chosen if any(offered(part, problem) for part in flags.parts)]
+    known = dict.fromkeys(agent for problem in chosen for part in flags.parts for agent in offered(part, problem))
     for agent in asked["agents"] or ():
         demand("agent", agent, known, f"these problems have {', '.join(known)}")
     for problem in chosen:
-        if problem.part in flags.parts:
-            problem.demand_package()
+        problem.demand_package()
     items = [(problem.name, agent) for problem in chosen for agent in dict.fromkeys(asked["agents"] or known)]
     return Wanted(items, asked["seeds"], None if asked["steps"] is None else Budget(STEPS, asked["steps"]))
 
@@ -74,9 +91,10 @@ def wanted(flags: Any) -> Wanted:
 def entries(part: str, setting: str, seeds: int | None, steps: int | None, name: str, agent: str) -> list[Entry]:
     """Every cell of one agent on one problem; none if it belongs to another part, or if its package is gone."""
     problem = PROBLEMS[name]
-    if problem.part != part or agent not in AGENTS[part] or not problem.there:
+    if agent not in offered(part, problem) or not problem.there:
         return []
-    job = job_for(
+    job = partial(
+        job_for,
         problem.env,
         agent,
         setting,
@@ -84,12 +102,19 @@ def entries(part: str, setting: str, seeds: int | None, steps: int | None, name:
         seeds=problem.seeds if seeds is None else seeds,
         steps=problem.steps if steps is None else steps,
     )
-    source, found = Source(job, {}), []
-    for number, of in NUMBERS.items():
-        theirs, spread = published.result(name, agent) if number == "return" else (None, None)
-        measure = partial(_measure, of, problem.threshold)
-        found.append(Entry(f"{part} {number}", name, agent, theirs, source, measure, spread))
+    found = []
+    for column, source in (sweep(job) if part == "lambdas" else {agent: Source(job(), {})}).items():
+        for number, of in NUMBERS.items():
+            theirs, spread = published.result(name, column) if number == "return" else (None, None)
+            measure = partial(_measure, of, problem.threshold)
+            found.append(Entry(f"{part} {number}", name, column, theirs, source, measure, spread))
     return found
+
+
+def sweep(job: Callable[..., Job]) -> dict[str, Source]:
+    """Columns of ute over λ: all in one program, but for the λ that the other parts have trained too."""
+    rest = job(lam=tuple(lam for lam in LAMS if lam != ROW.lam))
+    return {f"ute lam={lam}": Source(job(), {}) if lam == ROW.lam else Source(rest, {"lam": lam}) for lam in LAMS}
 
 
 def _measure(number: Number, threshold: float, source: Source, folder: Path) -> np.ndarray:
@@ -182,7 +207,11 @@ EXPERIMENT = Experiment(
     entries,
     lambda entry: None,
     wanted,
-    lambda listed, folder: draw(listed, {key: sb3.together(runs) for key, runs in others(folder).items()}, folder),
+    lambda listed, folder: draw(
+        [entry for entry in listed if not entry.table.startswith("lambdas ")],
+        {key: sb3.together(runs) for key, runs in others(folder).items()},
+        folder,
+    ),
     beside=beside,
     seeds=None,
     rank=rank,
