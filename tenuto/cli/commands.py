@@ -248,9 +248,10 @@ class ReproduceZoo(ReproduceFlags):
 
     Parts: discrete (CartPole-v1, Acrobot-v1, MountainCar-v0, LunarLander-v3, FrozenLake, MiniGrid), continuous
     (Pendulum-v1, MountainCarContinuous-v0, LunarLanderContinuous-v3), minatar (its five games, for a GPU), lambdas (ute
-    over λ on the discrete ones; only if asked for). Budgets are fixed, one for each problem. LunarLander needs `pip install 'tenuto[box2d]'`, MiniGrid `'tenuto[minigrid]'`. Later
-    calls with the same --out, --seeds and --steps add to the tables, problem by problem and agent by agent. Runs of
-    Stable-Baselines3 (benchmarks/zoo_sb3.py) are shown beside ours if their file, sb3.jsonl, lies in --out.
+    over λ on the discrete ones; only if asked for). Budgets are fixed, one for each problem. LunarLander needs `pip
+    install 'tenuto[box2d]'`, MiniGrid `'tenuto[minigrid]'`. Later calls with the same --out, --seeds and --steps add to
+    the tables, problem by problem and agent by agent. Runs of Stable-Baselines3 (benchmarks/zoo_sb3.py) are shown
+    beside ours if their file, sb3.jsonl, lies in --out.
 
     Example: tenuto reproduce zoo --problems CartPole-v1 Acrobot-v1 --agents ddqn ute --out runs/zoo
     """
