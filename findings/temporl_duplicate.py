@@ -18,13 +18,12 @@ import tyro
 from jaxtyping import Array
 
 from tenuto.experiments import published
-from tenuto.replay import Replay
+from tenuto.replay import Drawn, Replay
 from tenuto.report import stats
 from tenuto.runs import records
 from tenuto.runs.jobs import job_for
 from tenuto.trainers.compiled import CompiledProgram, compiled_env
 from tenuto.trainers.devices import start_jax
-from tenuto.types import Scalar, Span
 
 
 @dataclass
@@ -36,16 +35,16 @@ class Options:
 
 
 def with_duplicates(horizon: int) -> object:
-    """`Replay.sample_steps` as if each episode's last step were stored twice; all episodes last `horizon` steps."""
+    """`Replay.draw_steps` as if each episode's last step were stored twice; all episodes last `horizon` steps."""
 
-    def sample_steps(self: Replay, key: Array, num: int, t: Array, gamma: Scalar) -> tuple[Span, Array]:
+    def draw_steps(self: Replay, key: Array, num: int, t: Array) -> Drawn:
         held = jnp.minimum(t, self.capacity)
         drawn = jax.random.randint(key, (num,), 0, held + held // horizon)
         # Updates come after an episode's end, so step t - 1 is terminal and so is every horizon-th before it.
         age = jnp.where(drawn < held, drawn, (drawn - held) * horizon)
-        return self.span(t - 1 - age, jnp.ones(num, jnp.int32), 1, gamma), jnp.ones(num, bool)
+        return Drawn(t - 1 - age, jnp.ones(num, jnp.int32), jnp.ones(num, bool))
 
-    return sample_steps
+    return draw_steps
 
 
 def score(options: Options) -> stats.Estimate:
@@ -63,7 +62,7 @@ if __name__ == "__main__":
     start_jax()
     sound = score(options)
     jax.clear_caches()
-    Replay.sample_steps = with_duplicates(options.length + 8)  # type: ignore[assignment]
+    Replay.draw_steps = with_duplicates(options.length + 8)  # type: ignore[assignment]
     buggy = score(options)
     print(
         json.dumps(

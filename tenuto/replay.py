@@ -206,18 +206,13 @@ class Replay(eqx.Module):
             spans=write(self.spans, self._ended_before(t) + ended, slot),
         )
 
-    def sample_steps(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
-        """Plain transitions, uniform with replacement over the last `capacity` of the t steps stored."""
-        drawn = self.draw_steps(key, num, t)
-        return self.span(drawn.end, drawn.length, 1, gamma), drawn.found
-
     def sample_spans(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
         """Spans, uniform with replacement over the last `capacity` held; and whether there were any."""
         drawn = self.draw_spans(key, num, t)
         return self.span(drawn.end, drawn.length, max(self.lengths), gamma), drawn.found
 
     def draw_steps(self, key: Array, num: int, t: Int[Array, ""]) -> Drawn:
-        """Draw single steps without looking them up."""
+        """Draw single steps, uniform with replacement over the last `capacity` of the t stored."""
         held = t - self._oldest_end(t)
         end = t - 1 - jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         return self._known(Drawn(end, jnp.ones(num, jnp.int32), jnp.broadcast_to(held > 0, (num,))))

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from helpers import replays
+from helpers.replays import Sample
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay
 from tenuto.types import Option, Span, TimeStep
 
@@ -232,8 +234,8 @@ def filled() -> Replay:
 
 
 @jax.jit
-def sample_both(replay: Replay, key: jax.Array, t: jax.Array) -> tuple[tuple[Span, jax.Array], tuple[Span, jax.Array]]:
-    return replay.sample_steps(key, 3600, t, GAMMA), replay.sample_spans(key, 3600, t, GAMMA)
+def sample_both(replay: Replay, key: jax.Array, t: jax.Array) -> tuple[Sample, Sample]:
+    return replays.sample_both(replay, key, 3600, t, GAMMA)
 
 
 def test_sampled_spans_are_uniform_over_the_window(filled: Replay) -> None:

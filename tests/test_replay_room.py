@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from helpers.replays import sample_both
 from helpers.trees import lane_of
 from tenuto.replay import Replay
 from tenuto.types import Option, Span, TimeStep
@@ -54,8 +55,7 @@ def feed(replay: Replay, steps: Steps) -> tuple[Replay, Any]:
         step = TimeStep(tell(t, 2), now.reward, now.terminated, now.truncated)
         replay = replay.add(t, tell(t, 1), Option(now.choice, now.choice, now.played, now.played), step)
         key = jax.random.fold_in(jax.random.key(1), t)
-        drawn = (replay.sample_steps(key, DRAWS, t + 1, GAMMA), replay.sample_spans(key, DRAWS, t + 1, GAMMA))
-        return replay, drawn
+        return replay, sample_both(replay, key, DRAWS, t + 1, GAMMA)
 
     return jax.lax.scan(one, replay, (jnp.arange(len(steps.played)), steps))
 

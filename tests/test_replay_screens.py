@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers import replays
+from helpers.replays import Sample
 from helpers.trees import assert_same, lane_of
 from tenuto import loop
 from tenuto.actions import Uniform
@@ -255,9 +257,8 @@ def both() -> tuple[Replay, Replay]:
 
 
 @jax.jit
-def sample_both(replay: Replay, key: jax.Array) -> tuple[tuple[Span, jax.Array], tuple[Span, jax.Array]]:
-    t = jnp.int32(STEPS)
-    return replay.sample_steps(key, 400, t, GAMMA), replay.sample_spans(key, 400, t, GAMMA)
+def sample_both(replay: Replay, key: jax.Array) -> tuple[Sample, Sample]:
+    return replays.sample_both(replay, key, 400, jnp.int32(STEPS), GAMMA)
 
 
 def test_screens_and_pairs_draw_the_same(both: tuple[Replay, Replay]) -> None:
