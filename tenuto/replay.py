@@ -57,7 +57,7 @@ class Pairs(eqx.Module):
         """The observations after these steps."""
         return self.after[end % len(self.after)]
 
-    def knows(self, ending: UInt8[Array, " num"]) -> Bool[Array, " num"]:
+    def knows(self, ending: UInt8[Array, " *num"]) -> Bool[Array, " *num"]:
         """Whether the observations after steps with these endings are stored, if targets need them."""
         return jnp.ones_like(ending, bool)
 
@@ -101,7 +101,7 @@ class Screens(eqx.Module):
     def last(self, end: Int[Array, " num"]) -> Array:
         return self.first(end + 1)
 
-    def knows(self, ending: UInt8[Array, " num"]) -> Bool[Array, " num"]:
+    def knows(self, ending: UInt8[Array, " *num"]) -> Bool[Array, " *num"]:
         return ending != TRUNCATED
 
 
