@@ -339,12 +339,13 @@ def test_what_the_documents_say_of_long_runs_is_what_is_kept_of_them():
     for line in map(json.loads, (root / "results" / "findings" / "standard_long.jsonl").read_text().splitlines()):
         kept.setdefault((line["run"]["agent"], line["run"]["variant"]), []).append(line["evaluations"])
     assert {len(runs) for runs in kept.values()} == {10}
-    fallen = {name: sum(x < 200 for run in runs for x in run[3:]) for name, runs in kept.items()}
+    late = {name: np.asarray(runs)[:, 3:] for name, runs in kept.items()}
+    fallen = {name: f"{(runs < 290).sum()}, {(runs < 200).sum()}" for name, runs in late.items()}
     page = (root / "docs" / "standard.md").read_text()
     head, _, *rows = page[page.index("| | `standard`") :].split("\n\n")[0].splitlines()
     variants = [cell.strip(" `") for cell in head.strip("|").split("|")[1:]]
     told = {}
     for row in rows:
         agent, *cells = (cell.strip(" `") for cell in row.strip("|").split("|"))
-        told |= {(agent, variant): int(cell) for variant, cell in zip(variants, cells, strict=True) if cell}
+        told |= {(agent, variant): cell for variant, cell in zip(variants, cells, strict=True) if cell}
     assert told == fallen

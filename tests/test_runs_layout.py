@@ -101,6 +101,8 @@ def test_fields_that_a_part_had_not_yet_or_has_no_longer_are_added_and_left_out(
     plan = {"is": "Plan", "gamma": 0.9, "wide": None}
     (tmp_path / "config.json").write_text(json.dumps({"format": 3, "plan": plan}))
     assert layout.read_config(tmp_path / "config.json")["plan"] == {
-        **{"is": "Plan", "gamma": 0.9},
-        **{"average": 0.0, "lookahead": 0},
+        "is": "Plan",
+        "gamma": 0.9,
+        "average": 0.0,
+        "lookahead": 0,
     }
