@@ -25,7 +25,7 @@ from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.plan import Plan
 from tenuto.policy import Policy
-from tenuto.runs import folders, runner, storage, trackers
+from tenuto.runs import folders, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.records import Records
 from tenuto.runs.request import FIELDS, Asked, Request, help_of
@@ -41,9 +41,10 @@ class Run(Sequence[Policy]):
     def __init__(self, folder: Path, given: Given = Given(), best: bool = False):
         self.folder = folders.done(folder)
         self._given, self._source = given, self
+        self._temporary: weakref.finalize | None = None  # removes the folder with the run
         self.job = folders.load_job(folder, given)
         self._networks = folders.read_networks(folder, self.job, best)
-        self.summary: dict[str, Any] = storage.read_json(folder / "summary.json")
+        self.summary: dict[str, Any] = folders.read_summary(folder)
         self.records: Records = folders.read_records(folder)
 
     @property
@@ -77,14 +78,21 @@ class Run(Sequence[Policy]):
         return f"<Run: {self.job.label}, {len(self)} lanes, in {self.folder}>"
 
     def save(self, folder: Path | str) -> Path:
-        """Copy the run's folder; `tenuto.load` and the command line read it there."""
+        """Copy the run's folder; `tenuto.load` and the command line read it there. A folder that holds the same run,
+        of an earlier call, is written over; one that holds anything else is refused, and nothing is lost."""
         target = Path(folder)
-        folders.make_folder(target)
-        for path in self.folder.iterdir():
-            if path.is_dir():
-                shutil.copytree(path, target / path.name)
-            elif not path.name.startswith("."):
-                shutil.copyfile(path, target / path.name)
+        try:
+            there = folders.check(self.job, target)
+            if there and target.resolve() == self.folder.resolve():
+                return target
+            with folders.alone_in(target):
+                folders.copy(self.folder, target)
+        except UserError as problem:
+            run = self._source
+            if run._temporary is not None:
+                run._temporary.detach()
+            said = str(problem).removesuffix(": choose another --out")
+            raise UserError(f"{said}: save it to another folder; until then the run is in {self.folder}") from None
         return target
 
     def plot(self, file: Path | str, training: bool = False) -> Path:
@@ -119,6 +127,8 @@ class Call(Asked):
     """Whether to show a progress bar."""
     name: str | None = None
     """What to call a composition in tables and figures."""
+    i_know: bool = False
+    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
 
 
 def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callable[P, Run]]:
@@ -165,7 +175,7 @@ def _train(call: Call) -> Run:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     if call.out is None:
-        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+        run._temporary = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
 
 
@@ -181,6 +191,7 @@ def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None
 
 def _job(call: Call) -> Job:
     label, given = _environment(call.env)
+    given = dataclasses.replace(given, unlimited=call.i_know)
     agent = call.agent
     if isinstance(agent, Agent):
         given = dataclasses.replace(given, agent=agent)

@@ -59,6 +59,22 @@ def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Jo
         say(f"{job.label} ({job.request.setting}): {now.share:.0%}  {note}")
 
 
+def _end() -> None:
+    """End the process at once: threads in compiled code cannot be interrupted, and files are only ever whole."""
+    console.show_cursor()  # which a progress bar hides
+    os._exit(130)
+
+
+@contextlib.contextmanager
+def end_on_ctrl_c() -> Iterator[None]:
+    """Ctrl-C ends the process at once, for work that leaves nothing half done."""
+    before = signal.signal(signal.SIGINT, lambda signum, frame: _end())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @contextlib.contextmanager
 def stop_on_ctrl_c(stop: threading.Event, exits: bool = True) -> Iterator[None]:
     """The first Ctrl-C (or SIGTERM) asks running work to save its state; the second ends it at once: with `exits` it
@@ -68,7 +84,7 @@ def stop_on_ctrl_c(stop: threading.Event, exits: bool = True) -> Iterator[None]:
         if stop.is_set() and not exits:
             raise KeyboardInterrupt
         if stop.is_set():
-            os._exit(130)  # threads in compiled code cannot be interrupted; files are only ever whole
+            _end()
         stop.set()
         say("Stopping after this chunk; press Ctrl-C again to end at once.")
 

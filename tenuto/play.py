@@ -15,9 +15,9 @@ from tenuto.envs.gym.make import made
 from tenuto.envs.gym.vector import LONGEST_EPISODE, SHOWING, episode_seed
 from tenuto.envs.registry import is_python
 from tenuto.errors import UserError
+from tenuto.files import write_whole
 from tenuto.policy import Policy
 from tenuto.runs.jobs import Job
-from tenuto.runs.storage import write_whole
 
 STRIP = 10  # height of the strip that shows the length decided, in pixels
 EMPTY, AHEAD, DONE = (40, 40, 40), (213, 94, 0), (240, 228, 66)  # its colours

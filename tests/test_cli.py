@@ -1,6 +1,5 @@
 """The command line: wrong input ends in one line that names the thing, and exit code 2; what is there is left alone."""
 
-import json
 import re
 import subprocess
 import sys
@@ -194,6 +193,7 @@ def test_a_run_is_no_folder_for_a_reproduction_nor_the_other_way_round(
 def test_a_finished_run_is_not_resumed(capsys: pytest.CaptureFixture[str], run_folder: Path):
     folders.claim(JOB, run_folder)
     storage.write_json(run_folder / "summary.json", {"lanes": []})
+    (run_folder / "lengths.png").write_bytes(b"drawn")
     before = snapshot(run_folder)
     said = complaint(capsys, "resume", str(run_folder))
     assert str(run_folder) in said
@@ -228,12 +228,13 @@ def flip(path: Path) -> None:
 
 
 def lose_arrays(path: Path) -> None:
-    storage.save(path, {"records.count": np.zeros(2, np.int32)}, {"t": 1800, "seconds": 1.0})
+    about = {"t": 1800, "seconds": 1.0, "config": folders.config_digest(path.parent)}
+    storage.save(path, {"records.count": np.zeros(2, np.int32)}, about)
 
 
 def lose_clock(path: Path) -> None:
     arrays, _, _ = storage.load(path)
-    storage.save(path, arrays, {})
+    storage.save(path, arrays, {"config": folders.config_digest(path.parent)})
 
 
 @pytest.mark.parametrize("damage", [cut, flip, lose_arrays, lose_clock])
@@ -246,7 +247,7 @@ def test_a_damaged_checkpoint_is_named_and_left_as_it_is(capsys: pytest.CaptureF
     arrays = storage.leaves_of(program.state())
     arrays |= {f"records.{name}": array for name, array in kept.arrays().items()}
     path = run_folder / "checkpoint.npz"
-    storage.save(path, arrays, {"t": 0, "seconds": 0.0})
+    storage.save(path, arrays, {"t": 0, "seconds": 0.0, "config": folders.config_digest(run_folder)})
     (run_folder / "metrics.jsonl").write_text('{"step": 1800}\n')
     damage(path)
     before = snapshot(run_folder)
@@ -334,7 +335,8 @@ def test_a_run_found_finished_by_train_is_shown_and_not_run_again(
     folders.claim(JOB, run_folder)
     lanes = [{"seed": 0, "auc": 0.25, "diverged": -1}, {"seed": 1, "auc": 0.75, "diverged": -1}]
     summary = {"job": JOB.to_json(), "lanes": lanes, "env_steps": 3600, "seconds": 1.0}
-    (run_folder / "summary.json").write_text(json.dumps(summary))
+    storage.write_sealed(run_folder / "summary.json", {"config": folders.config_digest(run_folder)} | summary)
+    (run_folder / "lengths.png").write_bytes(b"drawn")
     before = snapshot(run_folder)
     monkeypatch.setattr(runner, "open_program", lambda *args: pytest.fail("the job was run again"))
     assert cli.run(train(run_folder)) == 0

@@ -16,7 +16,7 @@ from tenuto.experiments.captions import caption
 from tenuto.experiments.experiment import Entry, Source
 from tenuto.report import cells, tables
 from tenuto.report.cells import Cell
-from tenuto.runs import storage
+from tenuto.runs import folders, storage
 from tenuto.runs.jobs import Job, job_for
 from tenuto.runs.records import Records
 from tenuto.settings.atari import BUDGET, SETTINGS
@@ -399,12 +399,12 @@ def test_a_table_says_what_keeps_its_numbers_from_the_published_ones():
 def finish(job: Job, folder: Path, rng: np.random.Generator, offset: float) -> None:
     """Leave what a job of 30,000 steps would, without training."""
     where = folder / "jobs" / job.name
-    where.mkdir(parents=True, exist_ok=True)
+    config = folders.config_digest(folders.claim(job, where))
     kept = records_of(rng, len(job.lanes), [10_000, 20_000, 30_000])
     arrays = kept.arrays() | {"evaluation_returns": kept["evaluation_returns"] + np.float32(offset)}
-    storage.save(where / "records.npz", arrays, {"job": job.to_json()})
+    storage.save(where / "records.npz", arrays, {"job": job.to_json(), "config": config})
     lanes = [lane | {"diverged": -1} for lane in job.lanes]
-    storage.write_json(where / "summary.json", {"seconds": 6.0, "lanes": lanes})
+    storage.write_sealed(where / "summary.json", {"config": config, "seconds": 6.0, "lanes": lanes})
 
 
 @emulator

@@ -1,7 +1,6 @@
 """`tenuto reproduce`: numbers, tables and figures say what the records say; what is there is not made again."""
 
 import csv
-import json
 import math
 import shutil
 from pathlib import Path
@@ -156,9 +155,9 @@ def test_diverged_lanes_are_told_by_lane(made: Path, tmp_path: Path):
     (entry, *_) = chain.entries("main", "released", 2, 100, length=10)
     assert reproduce_module.diverged([entry.source.job], folder) == []
     path = folder / "jobs" / entry.source.job.name / "summary.json"
-    summary = json.loads(path.read_text())
+    summary = storage.read_sealed(path)
     summary["lanes"][1]["diverged"] = 1800
-    path.write_text(json.dumps(summary))
+    storage.write_sealed(path, summary)
     (line,) = reproduce_module.diverged([entry.source.job], folder)
     assert "'seed': 1" in line
     assert "chain-10" in line

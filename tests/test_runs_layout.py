@@ -70,8 +70,8 @@ def test_the_same_call_recognises_a_folder_of_the_version_before(copied: Path):
 @pytest.mark.parametrize("copied", ["finished"], indirect=True)
 def test_a_run_of_a_later_version_is_refused_with_both_numbers(copied: Path):
     config = copied / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"format": layout.FORMAT + 1}))
-    with pytest.raises(UserError, match=rf"format {layout.FORMAT + 1}, this version reads up to {layout.FORMAT}"):
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"format": storage.FORMAT + 1}))
+    with pytest.raises(UserError, match=rf"format {storage.FORMAT + 1}, this version reads up to {storage.FORMAT}"):
         tenuto.load(copied)
 
 

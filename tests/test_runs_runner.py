@@ -126,6 +126,7 @@ def test_its_metrics_and_summary_are_those_of_one_that_ran_through(story: Story)
     found, wanted = (json.loads((f / "summary.json").read_text()) for f in (story.folder, story.reference))
     for timed in (found, wanted):
         assert timed.pop("seconds") > 0
+        assert len(timed.pop("digest")) == 64
     assert found == wanted
 
 
@@ -170,7 +171,8 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
     assert later == ([0.6, 0.8, 1.0] if save_every_chunk else [0.2, 0.4, 0.6, 0.8, 1.0])
     assert_same(record(run_folder), record(pair))
     assert (run_folder / "metrics.jsonl").read_text() == (pair / "metrics.jsonl").read_text()
-    assert {p.name for p in run_folder.iterdir()} == RESULTS
+    noted = set() if save_every_chunk else {"log.txt"}  # that it begins again, though it had gone further
+    assert {p.name for p in run_folder.iterdir()} == RESULTS | noted
 
 
 def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_folder: Path):
@@ -186,7 +188,7 @@ def test_a_finished_job_is_only_read(pair: Path, monkeypatch: pytest.MonkeyPatch
     before = snapshot(pair)
     monkeypatch.setattr(runner, "open_program", lambda *args: pytest.fail("the job was run again"))
     summary = runner.run(PAIR, pair)
-    assert summary == storage.read_json(pair / "summary.json")
+    assert summary == folders.read_summary(pair)
     assert snapshot(pair) == before
 
 
@@ -263,9 +265,9 @@ def test_a_second_process_is_kept_out_of_a_folder_at_work(tmp_path: Path):
 def test_results_of_other_numbers_under_the_same_names_are_not_taken_for_these(tmp_path: Path):
     job = job_for("chain-10", "ddqn", seeds=2, episodes=100)
     folder = folders.claim(job, tmp_path / "run")
-    config = json.loads((folder / "config.json").read_text())
+    config = storage.read_sealed(folder / "config.json")
     assert config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] == 5e-4
     config["hyperparameters"]["chain-10"]["plan"]["learning_rate"] = 6e-4
-    (folder / "config.json").write_text(json.dumps(config))
+    storage.write_sealed(folder / "config.json", config)
     with pytest.raises(UserError, match=r"other hyper-parameters.*plan\.learning_rate 0\.0006 there, 0\.0005 now"):
         folders.claim(job, folder)

@@ -51,6 +51,8 @@ class Train(Asked):
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
     """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
+    i_know: bool = False
+    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
 
 
 @dataclasses.dataclass
@@ -68,6 +70,10 @@ class Resume:
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
     """Where else the numbers go, a curve per lane: tensorboard, wandb."""
+    trust: bool = False
+    """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
+    i_know: bool = False
+    """Go on even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
 
 
 @dataclasses.dataclass
@@ -89,6 +95,8 @@ class Eval:
     """Play by each lane's networks as of its best evaluation, in place of its last ones."""
     video: Path | None = None
     """Film one episode of the best of these lanes: an .mp4 (needs `pip install 'tenuto[video]'`) or a .gif."""
+    trust: bool = False
+    """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
 
 
 @dataclasses.dataclass

@@ -1,5 +1,6 @@
 """`tenuto train`, `resume`, `eval` and `plot`: one run, and its policies."""
 
+import json
 import math
 import shlex
 import threading
@@ -13,23 +14,31 @@ from rich.table import Table
 from tenuto import play
 from tenuto.api import load
 from tenuto.cli.commands import Eval, Plot, Resume, Train
-from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
-from tenuto.envs import AbstractEnv
+from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
+from tenuto.envs import AbstractEnv, registry
 from tenuto.errors import UserError
 from tenuto.runs import folders, needs, runner, trackers
-from tenuto.runs.jobs import Job, resolve
+from tenuto.runs.jobs import Given, Job, resolve
+from tenuto.runs.layout import CHECKPOINT
 from tenuto.runs.request import FIELDS, Request
 
 
 def train(command: Train, words: list[str]) -> None:
     asked = {name: getattr(command, name) for name in FIELDS}
-    do_job(resolve(Request(**asked)), command.out, command.checkpoint_seconds, command.track)
+    do_job(
+        resolve(Request(**asked), Given(unlimited=command.i_know)),
+        command.out,
+        command.checkpoint_seconds,
+        command.track,
+    )
 
 
 def resume(command: Resume, words: list[str]) -> None:
-    job = folders.load_job(command.dir)
-    if folders.finished(command.dir):
+    job = folders.load_job(command.dir, Given(unlimited=command.i_know))
+    if folders.finished(command.dir) and not left_to_do(command.dir):
         raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
+    if not command.trust:
+        refuse_imports(job, command.dir)
     do_job(job, command.dir, command.checkpoint_seconds, command.track)
 
 
@@ -39,10 +48,14 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
         raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
     trackers.check(track)
     begun = folders.unfinished(folder)
-    folders.claim(job, folder)
+    if not folders.check(job, folder):
+        folders.make_folder(folder)
     if folders.finished(folder):
         say(f"{folder} is finished already; nothing was run.")
-        show_summary(job, runner.run(job, folder), folder)
+        summary = runner.run(job, folder)
+        if left_to_do(folder):  # it was ended between its last file and its figures
+            draw_figures(folder)
+        show_summary(job, summary, folder)
         return
     if begun:
         say(f"{folder} holds an unfinished run: going on with it.")
@@ -66,10 +79,30 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
             raise
         progress.update(task, completed=1.0)
+    draw_figures(folder)
+    show_summary(job, summary, folder)
+
+
+def draw_figures(folder: Path) -> None:
     from tenuto.report import run_figures  # drawing libraries take long to import
 
     run_figures.draw(folder)
-    show_summary(job, summary, folder)
+
+
+def left_to_do(folder: Path) -> bool:
+    """Whether a finished run lacks its figures, which are drawn last, or still has a checkpoint."""
+    return folders.exists(folder / CHECKPOINT) or not folders.exists(folder / "lengths.png")
+
+
+def refuse_imports(job: Job, folder: Path) -> None:
+    """Refuse a run whose environment imports modules that a stranger may have named."""
+    arguments = json.loads(str(job.request.env_args) or "{}")
+    modules = dict.fromkeys(module for env in job.request.envs for module in registry.modules_of(env, arguments))
+    if modules:
+        raise UserError(
+            f"the environment of {folder} imports {', '.join(modules)}, which runs code that its config.json names: "
+            "if you know the run, repeat the command with --trust"
+        )
 
 
 def show_needs(jobs: list[Job], out: Path, at_a_time: int) -> None:
@@ -124,6 +157,8 @@ def evaluate(command: Eval, words: list[str]) -> None:
     if command.video is not None:
         play.check(command.video)
     run = load(command.dir)
+    if not command.trust:
+        refuse_imports(run.job, command.dir)
     run = run.best if command.best else run
     chosen = range(len(run)) if command.lane is None else [command.lane]
     if any(not 0 <= lane < len(run) for lane in chosen):
@@ -133,7 +168,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
     means: list[float] = []
-    with bars() as progress:
+    with end_on_ctrl_c(), bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
             played = play.evaluate(run[lane], makers[lane], command.episodes)

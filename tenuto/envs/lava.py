@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, UInt8, UInt16
 
+from tenuto import files
 from tenuto.envs.base import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.spaces import Discrete
@@ -50,6 +51,7 @@ GROUND, LAVA, GOAL = range(3)
 KINDS = {".": GROUND, "S": GROUND, "#": LAVA, "G": GOAL}
 REWARDS = (0.0, -1.0, 1.0)  # for entering each kind
 MOST_CELLS = 2**16
+MOST_BYTES = 2**20  # of a file with a map
 SHORTEST_LIMIT = 50
 COLOURS = {".": (240, 240, 240), "S": (190, 190, 190), "#": (214, 94, 0), "G": (0, 158, 115), "@": (0, 114, 178)}
 TILE = 16  # pixels
@@ -219,8 +221,8 @@ def check(rows: Sequence[str], first_line: int = 1) -> None:
 def read_map(path: Path) -> tuple[str, ...]:
     """A map from a text file, a line per row; blank lines around it and spaces at the ends of lines do not count."""
     try:
-        text = path.expanduser().read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as problem:
+        text = files.read_bytes(path.expanduser(), MOST_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError, RuntimeError) as problem:  # RuntimeError: a ~ without a home
         reason = problem.strerror if isinstance(problem, OSError) else "not a text file"
         raise UserError(f"cannot be read ({reason}): --env lava:FILE wants a text file") from None
     rows = [line.rstrip() for line in text.splitlines()]

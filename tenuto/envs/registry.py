@@ -5,9 +5,9 @@ import importlib.util
 import pkgutil
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenuto.errors import UserError, unknown
 
@@ -135,13 +135,20 @@ def _refuse_missing_module(name: str) -> None:
     named, _, bare = name.rpartition(":")
     known = (package for starts, package in PACKAGES.items() if bare.startswith(starts))
     module, package = next(known, (named, ""))
-    absent = bool(named or module) and importlib.util.find_spec((named or module).split(".")[0]) is None
+    absent = bool(named or module) and not _found((named or module).split(".")[0])
     if named and absent:
         remedy = f": `pip install {package}` installs it" if named == module and package else ""
         raise UserError(f"unknown environment '{name}': there is no module '{named}' to import{remedy}")
     if package and not named and module not in sys.modules:
         first = f"`pip install {package}`, then " if absent else ""
         raise UserError(f"unknown environment '{name}': {package} has it: {first}use '{module}:{name}'")
+
+
+def _found(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):  # no name of a module, or one without a specification
+        return False
 
 
 def make(name: str) -> "AbstractEnv":
@@ -186,13 +193,39 @@ def is_gymnasium(name: str) -> bool:
     import gymnasium  # the pure core does without it
 
     module, _, bare = name.rpartition(":")
+    if module and not _imports(module):
+        return False
     try:
-        if module:
-            importlib.import_module(module)
         gymnasium.spec(bare)
     except (gymnasium.error.Error, ImportError, ValueError):
         return False
     return True
+
+
+def _imports(module: str) -> bool:
+    """Import a module; whether it exists."""
+    try:
+        importlib.import_module(module)
+    except (ModuleNotFoundError, ValueError, TypeError) as problem:  # the latter two: no name of a module
+        if isinstance(problem, ModuleNotFoundError) and problem.name not in (None, module, module.split(".")[0]):
+            raise UserError(f"module '{module}' could not be imported ({problem})") from None
+        return False
+    except (Exception, SystemExit) as problem:  # its own code has failed
+        reason = f"{type(problem).__name__}: {problem}".strip(": ")
+        raise UserError(f"module '{module}' could not be imported ({reason}): repair it, or leave it out") from problem
+    return True
+
+
+def modules_of(name: str, args: Any = None) -> list[str]:
+    """The modules, beside Gymnasium's own, that making an environment imports by its name or its arguments: every text
+    of the form module:name counts."""
+    if isinstance(args, Mapping):
+        return modules_of(name) + [m for item in args.items() for part in item for m in modules_of("", part)]
+    if isinstance(args, list | tuple):
+        return modules_of(name) + [m for part in args for m in modules_of("", part)]
+    if isinstance(args, str):
+        return modules_of(name) + modules_of(args)
+    return [name.rpartition(":")[0]] if ":" in name and listed(name) is None and not is_python(name) else []
 
 
 def short(name: str) -> str:

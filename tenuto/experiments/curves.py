@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tenuto import files
 from tenuto.experiments.evaluations import Evaluations
 from tenuto.experiments.experiment import Entry
 from tenuto.experiments.problems import PROBLEMS
@@ -59,7 +60,7 @@ def write(kept: Mapping[Key, Curve], folder: Path) -> None:
     for (problem, column, setting), curve in sorted(kept.items()):
         arrays = {name: _plain(values) for name, values in curve._asdict().items() if name != "evaluated"}
         lines.append(json.dumps({"problem": problem, "column": column, "setting": setting} | arrays))
-    storage.write_text(folder / FILE, "".join(f"{line}\n" for line in lines))
+    files.write_text(folder / FILE, "".join(f"{line}\n" for line in lines))
 
 
 def _plain(values: np.ndarray) -> list:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import tenuto
+from tenuto import files
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import measures
 from tenuto.experiments.captions import caption
@@ -151,7 +152,7 @@ def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:
 
 def fill(entry: Entry, folder: Path) -> Cell:
     """The cell of an entry, from the finished job."""
-    summary = storage.read_json(measures.folder_of(entry.source, folder) / "summary.json")
+    summary = folders.read_summary(measures.folder_of(entry.source, folder))
     measure = MEASURES[entry.measure] if isinstance(entry.measure, str) else entry.measure
     values = measure(entry.source, folder)
     ended = int(measures.kept_of(entry.source, folder, "steps").sum()) // len(
@@ -174,7 +175,7 @@ def diverged(todo: Sequence[Job], folder: Path) -> list[str]:
     """A line for each lane whose parameters stopped being finite. It stays in every mean: no seed is left out."""
     lines = []
     for job in todo:
-        for lane in storage.read_json(folder / "jobs" / job.name / "summary.json")["lanes"]:
+        for lane in folders.read_summary(folder / "jobs" / job.name)["lanes"]:
             if lane["diverged"] >= 0:
                 lines.append(f"{job.label} ({job.request.setting}) diverged in lane {lane}")
     return lines
@@ -200,7 +201,7 @@ def write_report(
     for (table, setting), group in tables.grouped(everything).items():
         text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`", caption(group), experiment.rank))
     text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]
-    storage.write_text(folder / "table.md", "\n".join(text))
+    files.write_text(folder / "table.md", "\n".join(text))
     curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}
     for entry in present:
         drawn = experiment.panel(entry)

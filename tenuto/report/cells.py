@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tenuto import files
 from tenuto.report import stats
 from tenuto.runs import storage
 
@@ -72,9 +73,9 @@ def write(cells: Iterable[Cell], folder: Path, remade: Container[str] = ()) -> l
     table.writerow(["table", "row", "column", "setting", "seed", "value"])
     for cell in listed:
         table.writerows([*cell.key, seed, f"{value:.6g}"] for seed, value in enumerate(cell.values))
-    storage.write_text(folder / "lanes.csv", lanes.getvalue())
+    files.write_text(folder / "lanes.csv", lanes.getvalue())
     text = "[\n" + ",\n".join(json.dumps(_no_nan(row)) for row in rows) + "\n]\n"
-    storage.write_text(folder / "cells.json", text)
+    files.write_text(folder / "cells.json", text)
     return listed
 
 

@@ -3,22 +3,26 @@
 It holds `config.json` (the request), `metrics.jsonl` and `metrics.csv` (numbers after each chunk), `checkpoint.npz`
 (while unfinished), `log.txt` (notes, if there are any), and at the end `records.npz` (episodes and evaluations),
 `networks.npz` (what was learned), `best.npz` (the same as of each lane's best evaluation, in runs that count steps) and
-`summary.json`. Reading needs no program: a run can be read while another process works in it.
+`summary.json`. Each of them carries the digest of config.json, so that a file of another run is noticed. Reading needs
+no program: a run can be read while another process works in it. Only one process writes: it holds `.lock`.
 """
 
 import contextlib
 import dataclasses
-import hashlib
-import json
+import errno
+import functools
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import filelock
 import jax
+import numpy as np
 
 import tenuto
-from tenuto import loop
+from tenuto import files, loop
 from tenuto.envs import registry
 from tenuto.errors import UserError
 from tenuto.loop import Networks
@@ -26,34 +30,39 @@ from tenuto.runs import jobs, layout, serial, storage
 from tenuto.runs.jobs import Given, Job
 from tenuto.runs.records import Records
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: nothing keeps a second process out
-    fcntl = None  # type: ignore[assignment]
-
+LOCK = ".lock"
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 MOST_DIFFERENCES = 4  # that one message lists
 
 
 def claim(job: Job, folder: Path) -> Path:
-    """Reserve the folder for this job, or check that it holds this job already."""
+    """Reserve the folder for this job, or check that it holds this job already. The caller holds its lock."""
     folder = Path(folder)
-    config = folder / "config.json"
-    if exists(config):
-        there = layout.read_config(config)
-        differing = differences(there.get("job"), job.to_json())
-        if differing:
-            raise UserError(f"{folder} holds another run ({differing}): choose another --out")
-        differing = differences(there.get("hyperparameters"), job.hyperparameters())
-        if differing:
-            raise UserError(
-                f"{folder} was made with other hyper-parameters of the same name ({differing}): "
-                "start again in another folder, or use the version of tenuto that made it"
-            )
-        return folder
-    make_folder(folder)
-    about = {"tenuto": tenuto.__version__, "format": layout.FORMAT}
-    storage.write_json(config, about | {"job": job.to_json(), "hyperparameters": job.hyperparameters()})
+    if not check(job, folder):
+        make_folder(folder)
+        spelled = {"job": job.to_json(), "hyperparameters": job.hyperparameters()}
+        storage.write_sealed(folder / "config.json", {"tenuto": tenuto.__version__, **spelled})
     return folder
+
+
+def check(job: Job, folder: Path) -> bool:
+    """Whether the folder holds this job; an error if it holds another one, or other files. Nothing is written."""
+    config = folder / "config.json"
+    if not exists(config):
+        if folder.is_dir():
+            refuse_other_files(folder)
+        return False
+    there = layout.read_config(config)
+    differing = differences(there.get("job"), job.to_json())
+    if differing:
+        raise UserError(f"{folder} holds another run ({differing}): choose another --out")
+    differing = differences(there.get("hyperparameters"), job.hyperparameters())
+    if differing:
+        raise UserError(
+            f"{folder} was made with other hyper-parameters of the same name ({differing}): "
+            "start again in another folder, or use the version of tenuto that made it"
+        )
+    return True
 
 
 def differences(there: Any, now: Any) -> str:
@@ -74,32 +83,68 @@ def make_folder(folder: Path) -> None:
     """Make an empty folder to write into; an error if it holds other files, which are never mixed with ours."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if any(not (path.name.startswith(".") and path.name.endswith(".tmp")) for path in folder.iterdir()):
-            raise UserError(
-                f"{folder} holds files that are not from such a run: choose a new or empty folder for --out"
-            )
+        refuse_other_files(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError("no permission to write there")
     except OSError as problem:
-        reason = problem.strerror or problem
-        raise UserError(f"cannot write to {folder} ({reason}): choose another folder for --out") from None
+        raise _cannot_write(folder, problem) from None
+
+
+def refuse_other_files(folder: Path) -> None:
+    """An error if a folder without a run holds any file but those that a killed process leaves."""
+    try:
+        if any(path.name != LOCK and not files.is_temporary(path) for path in folder.iterdir()):
+            raise UserError(
+                f"{folder} holds files that are not from such a run: choose a new or empty folder for --out"
+            )
+    except OSError as problem:
+        raise _cannot_write(folder, problem) from None
+
+
+def _cannot_write(folder: Path, problem: OSError) -> UserError:
+    return UserError(f"cannot write to {folder} ({problem.strerror or problem}): choose another folder for --out")
 
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Lock the folder against a second process; the lock is released even if this process is killed."""
-    with open(folder / ".lock", "w") as lock:
-        if fcntl is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UserError(
-                    f"another process is at work in {folder}: wait for it, or choose another --out"
-                ) from None
-        try:
-            yield
-        finally:
-            (folder / ".lock").unlink(missing_ok=True)
+    """Lock the folder, which is made if need be, against a second process, and remove what a killed one has left. The
+    lock is released even if this process is killed; its file is removed where the run is finished."""
+    lock = filelock.FileLock(folder / LOCK, blocking=False, fallback_to_soft=False)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except filelock.Timeout:
+        raise UserError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
+    except OSError as problem:
+        if (folder / LOCK).is_symlink():
+            raise UserError(f"{folder / LOCK} is a link, and a lock is a plain file: remove it") from None
+        if problem.errno in NO_LOCKS:
+            raise UserError(
+                f"the file system of {folder} has no locks ({problem.strerror}), so that two processes could work in "
+                "it at once: choose a folder on another one for --out"
+            ) from None
+        raise _cannot_write(folder, problem) from None
+    try:
+        files.tidy(folder)
+        yield
+    finally:
+        if finished(folder):
+            with contextlib.suppress(OSError):  # it cannot be removed everywhere while it is open
+                (folder / LOCK).unlink()  # who has opened it already sees that it is gone, and opens it again
+        lock.release()
+
+
+def copy(folder: Path, target: Path) -> None:
+    """Copy a finished run to a folder that is new or holds the same run; the caller holds its lock. It counts as
+    unfinished until its last file, the summary, is there."""
+    (target / "summary.json").unlink(missing_ok=True)
+    last = {"summary.json": 1}  # the others in any order
+    for path in sorted(folder.iterdir(), key=lambda path: last.get(path.name, 0)):
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, dirs_exist_ok=True)
+        elif not path.name.startswith("."):
+            with files.open_plain(path) as file:
+                files.write_whole(target / path.name, functools.partial(shutil.copyfileobj, file))
 
 
 def load_job(folder: Path, given: Given = Given()) -> Job:
@@ -123,7 +168,7 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
         return job
     except UserError as problem:
         raise UserError(f"{config} cannot be used now: {problem}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
+    except Exception as problem:  # a description that was changed by hand can fail anywhere
         raise storage.damaged(config, problem) from None
 
 
@@ -144,8 +189,18 @@ def _spec_of(env: Any, spelled: dict[str, Any]) -> Any:
 
 def config_digest(folder: Path) -> str:
     """A digest of config.json. A run's files carry it, so that a later change of config.json is noticed."""
-    content = storage.read_json(folder / "config.json")
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return storage.digest_of(storage.read_sealed(folder / "config.json"))
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a finished job."""
+    path = folder / "summary.json"
+    content = storage.read_sealed(path)
+    if content.pop("config", None) != config_digest(folder) and content.get("format", 1) >= storage.SEALED:
+        raise storage.damaged(path, ValueError("it does not belong to the config.json beside it"))
+    if not isinstance(content.get("lanes"), list) or not isinstance(content.get("seconds"), int | float):
+        raise storage.damaged(path, ValueError("not the summary of a run"))
+    return content
 
 
 def finished(folder: Path) -> bool:
@@ -175,8 +230,8 @@ def exists(path: Path) -> bool:
 def read_records(folder: Path | str) -> Records:
     """The records of a finished job."""
     folder = done(folder)
-    arrays, _ = layout.read_arrays(folder / "records.npz")
-    return Records(**arrays)
+    path = folder / "records.npz"
+    return _records(layout.read_arrays(path, config_digest(folder))[0], path)
 
 
 def read_records_so_far(folder: Path) -> Records:
@@ -184,12 +239,19 @@ def read_records_so_far(folder: Path) -> Records:
     if finished(folder):
         return read_records(folder)
     load_job(folder)  # raises an error if there is no job
-    path = folder / "checkpoint.npz"
+    path = folder / layout.CHECKPOINT
     if not exists(path):
         raise UserError(
             f"the run in {folder} has no checkpoint yet: wait for it, or go on with `tenuto resume {folder}`"
         )
-    return Records(**layout.read_checkpoint(path).records)
+    return _records(layout.read_checkpoint(path, config_digest(folder)).records, path)
+
+
+def _records(arrays: Mapping[str, np.ndarray], path: Path) -> Records:
+    try:
+        return Records(**arrays)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise storage.damaged(path, problem) from None
 
 
 def read_networks(folder: Path | str, job: Job | None = None, best: bool = False) -> Networks:

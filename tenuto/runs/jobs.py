@@ -9,6 +9,7 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,13 @@ MOST = {  # so that counts fit into 32 bits
     STEPS: 2**31 - 2**20,
 }
 ALL = "all lanes"
+LANES = "lanes"
+LIMITS = {  # of what a request, or a stranger's config.json, may ask for before anything is made; `Given.unlimited`
+    LANES: 100_000,
+    "heads": 1_000,
+    "max_length": 10_000,
+    "evaluation_episodes": 10_000,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Given:
     limited: bool = True  # whether episodes on the host have a time limit, as far as a new run knows
     agent: Agent | None = None
     plan: Plan | None = None
+    unlimited: bool = False  # whether it may go beyond LIMITS, and beyond the memory there seems to be
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +193,8 @@ def resolve(request: Request, given: Given = Given(), maps: Sequence[Sequence[st
     _check_environment(request, given)
     family = _family(request, given)
     request = _complete(request, family)
+    if not given.unlimited:
+        _check_limits(request)
     given = _with_spec(request, given)
     lanes, bases = _lanes(request), _bases(request, given, family, rows)
     return Job(request, rows, given, family, lanes, _tasks(request, lanes, bases), bases)
@@ -256,6 +267,18 @@ def _complete(request: Request, family: Family) -> Request:
     if request.first_seed + request.seeds > 2**32:
         raise UserError(f"seeds must stay below 2**32: --first-seed {request.first_seed} is too great")
     return request
+
+
+def _check_limits(request: Request) -> None:
+    """Refuse what would fill the memory before the first step."""
+    swept = [len(values) for name in SWEPT if isinstance(values := getattr(request, name), tuple)]
+    asked = {name: getattr(request, name) or 0 for name in LIMITS if name != LANES}
+    for name, amount in (asked | {LANES: request.seeds * math.prod(swept)}).items():
+        if amount > LIMITS[name]:
+            what = "lanes" if name == LANES else flag(name)
+            raise UserError(
+                f"{amount:,} {what} are more than the {LIMITS[name]:,} that are usual: ask for fewer, or say --i-know"
+            )
 
 
 def _with_spec(request: Request, given: Given) -> Given:

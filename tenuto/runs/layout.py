@@ -4,6 +4,7 @@ Names of fields are a file format: an array of a checkpoint is named by its path
 config.json by its class. A change that renames or adds a stored field says so here.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ import numpy as np
 
 from tenuto.runs import storage
 
-FORMAT = storage.FORMAT
+CHECKPOINT = "checkpoint.npz"
+MOST_STEPS = 2**31 - 1  # of a clock
 # (last version, pattern of its arrays' names, their names now)
 ARRAYS: tuple[tuple[int, str, str], ...] = (
     (1, r"^\[1\]\.(steps|decisions)$", r"[1]['\1']"),
@@ -64,8 +66,9 @@ def read_arrays(path: Path, config: str | None = None) -> tuple[dict[str, np.nda
     """The arrays of a file under the names of this version, and its header. With `config`, the digest of the
     folder's config.json, a file that was saved with another one is refused."""
     arrays, about, version = storage.load(path)
-    if config is not None and about.get("config", config) != config:
-        raise storage.damaged(path.parent / "config.json", ValueError(f"it is not what {path.name} was saved with"))
+    unnamed = None if version >= storage.SEALED else config  # older files need not say what they belong to
+    if config is not None and about.get("config", unnamed) != config:
+        raise storage.damaged(path, ValueError("it does not belong to the config.json beside it"))
     return {_current_name(name, version): array for name, array in arrays.items()}, about
 
 
@@ -77,8 +80,10 @@ def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
         prefix = next(prefix for prefix in sections if name.startswith(prefix))
         sections[prefix][name.removeprefix(prefix)] = array
     try:
-        t, seconds = int(about["t"]), float(about["seconds"])
-    except (KeyError, TypeError, ValueError) as problem:
+        t, seconds = about["t"], float(about["seconds"])
+        if not isinstance(t, int) or not 0 <= t <= MOST_STEPS or not 0 <= seconds < math.inf:
+            raise ValueError(f"its clock is {t!r}, after {seconds!r} seconds")
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise storage.damaged(path, problem) from None
     return Checkpoint(sections[""], sections[RECORDS], sections[JOURNAL], sections[BEST], t, seconds)
 
@@ -92,13 +97,11 @@ def _current_name(name: str, version: int) -> str:
 
 def read_config(path: Path) -> Any:
     """A run's config.json, in the names of this version."""
-    content = storage.read_json(path)
-    if not isinstance(content, dict):
-        raise storage.damaged(path, ValueError("not the description of a run"))
-    version = content.get("format", 1)
-    if not isinstance(version, int) or version > FORMAT:
-        raise storage.too_new(path, version)
-    return _renamed(content, version)
+    content = storage.read_sealed(path)
+    try:
+        return _renamed(content, content.get("format", 1))
+    except RecursionError as problem:
+        raise storage.damaged(path, problem) from None
 
 
 def _renamed(spelled: Any, version: int) -> Any:

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenuto import recorded
-from tenuto.runs import storage
+from tenuto import files, recorded
 from tenuto.runs.records import Records
 from tenuto.runs.trackers import AbstractTracker
 
@@ -119,13 +118,13 @@ class Metrics:
 
     def keep(self, chunks: int) -> None:
         """Drop all lines after the first `chunks` chunks: they will be written again."""
-        old = self._lines.read_text(errors="replace").splitlines(keepends=True) if self._lines.exists() else []
-        storage.write_text(self._lines, "".join(old[:chunks]))
-        rows = self._table.read_text(errors="replace").splitlines(keepends=True) if self._table.exists() else []
+        old = files.read_text(self._lines).splitlines(keepends=True) if self._lines.exists() else []
+        files.write_text(self._lines, "".join(old[:chunks]))
+        rows = files.read_text(self._table).splitlines(keepends=True) if self._table.exists() else []
         heading = ["step", *(["frames"] if self._skips else []), "lane", *_identity(self._lanes[0])]
         heading += [metric.name for metric in table()]
         kept = rows[1 : 1 + chunks * len(self._lanes)]
-        storage.write_text(self._table, _csv([heading]) + "".join(kept))
+        files.write_text(self._table, _csv([heading]) + "".join(kept))
         self._chunks = chunks
 
     def write(self, kept: Records) -> None:
@@ -140,15 +139,13 @@ class Metrics:
         frames = {"frames": step * self._frames[0]} if self._skips else {}
         line: dict[str, Any] = {"step": step} | frames | numbers | {"diverged": diverged}
         line |= {m.name: None for m in table() if m.of_evaluation and set(numbers[m.name]) == {None}}
-        with open(self._lines, "a") as file:
-            file.write(json.dumps(line) + "\n")
+        files.append(self._lines, json.dumps(line) + "\n")
         by_lane = [dict(zip(numbers, values, strict=True)) for values in zip(*numbers.values(), strict=True)]
         rows = [
             [step, *frames.values(), i, *_identity(lane).values(), *("" if x is None else x for x in mine.values())]
             for i, (lane, mine) in enumerate(zip(self._lanes, by_lane, strict=True))
         ]
-        with open(self._table, "a", newline="") as file:
-            file.write(_csv(rows))
+        files.append(self._table, _csv(rows))
         for tracker in self._trackers:
             tracker.log(step, by_lane)
 
@@ -160,6 +157,17 @@ class Metrics:
     def _skips(self) -> bool:
         """Whether a step is known to play a fixed number of frames, more than one."""
         return self._frames[0] == self._frames[1] > 1
+
+
+def last_step(folder: Path) -> int:
+    """The step of the last whole line in a run's metrics; 0 where there is none."""
+    path = folder / "metrics.jsonl"
+    for line in reversed(files.read_text(path).splitlines() if path.exists() else []):
+        try:
+            return int(json.loads(line)["step"])
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            continue  # a line that was cut
+    return 0
 
 
 def _identity(lane: dict[str, Any]) -> dict[str, Any]:

@@ -238,7 +238,10 @@ def _whole_number(name: str, value: Any) -> int:
 def _numbers(name: str, given: Any) -> tuple[float, ...] | None:
     if given is None:
         return None
-    values = [float(x) for x in np.ravel(given).tolist()]
+    try:
+        values = [float(x) for x in np.ravel(given).tolist()]
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{flag(name)} must be finite numbers, not {str(given)[:80]}") from None
     if not values:
         raise UserError(f"{flag(name)} was given no value: name at least one, or leave it out")
     if not all(map(math.isfinite, values)):

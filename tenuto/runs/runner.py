@@ -15,13 +15,14 @@ import jax
 import numpy as np
 
 import tenuto
+from tenuto import files
 from tenuto.envs import AbstractEnv
 from tenuto.envs.gym.atari import Atari
 from tenuto.errors import UserError
 from tenuto.runs import folders, layout, needs, records, storage, trackers
 from tenuto.runs.jobs import Job
-from tenuto.runs.layout import Checkpoint
-from tenuto.runs.metrics import Metrics, over_lanes
+from tenuto.runs.layout import CHECKPOINT, Checkpoint
+from tenuto.runs.metrics import Metrics, last_step, over_lanes
 from tenuto.runs.records import Records
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
@@ -65,13 +66,18 @@ def run(
     `report` is called after every chunk, `note` with lines for the user (also in log.txt); `track` names trackers.
     """
     trackers.check(track)
-    folder = folders.claim(job, folder)
+    folder = Path(folder)
+    folders.check(job, folder)  # a folder that holds something else is not even locked
     if not folders.finished(folder):
         with folders.alone_in(folder), contextlib.ExitStack() as closing:
+            folders.claim(job, folder)
             if not folders.finished(folder):  # another process may have ended it a moment ago
                 course = Course(job, folder, devices, _logged(folder, note), stop, checkpoint_seconds, track, closing)
                 return course.run(report)
-    return storage.read_json(folder / "summary.json")
+    if (folder / CHECKPOINT).exists():  # the process was killed before it could remove it
+        with folders.alone_in(folder):
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+    return folders.read_summary(folder)
 
 
 class Course:
@@ -93,10 +99,11 @@ class Course:
         closing: contextlib.ExitStack,
     ):
         self._job, self._folder, self._note, self._stop = job, folder, note, stop
+        self._digest = folders.config_digest(folder)  # of what was claimed, whatever becomes of the file
         self._seconds = checkpoint_seconds
         self._program = open_program(job, devices)
         closing.callback(self._program.close)
-        self._kept, self._best, before, notes = begin_or_resume(job, self._program, folder)
+        self._kept, self._best, before, notes = begin_or_resume(job, self._program, folder, self._digest)
         first = [*_frames_note(job.env), *_limit_note(job)] if self._program.t == 0 else []
         for line in [*first, *notes]:
             note(line)
@@ -140,13 +147,13 @@ class Course:
         if not is_done(self._job, self._kept, self._program):
             self._save()
             raise Interrupted(self._folder)
-        self._best.write(self._folder)
-        return finish(self._job, self._folder, self._kept, self._program, self._clock.seconds)
+        self._best.write(self._folder, self._digest)
+        return finish(self._job, self._folder, self._digest, self._kept, self._program, self._clock.seconds)
 
     def _save(self) -> None:
         """Write a checkpoint. One that takes long to write is written less often."""
         writing = time.monotonic()
-        save(self._program, self._folder, self._kept, self._best, self._clock.seconds)
+        save(self._program, self._folder, self._digest, self._kept, self._best, self._clock.seconds)
         self._saved = time.monotonic()
         if self._seconds:
             self._pause = max(self._seconds, CHECKPOINT_SHARE * (self._saved - writing))
@@ -223,30 +230,33 @@ class Best:
 
         self.arrays = {name: pick(name, new) for name, new in now.items()}
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, config: str) -> None:
         if self.arrays:
-            storage.save(folder / "best.npz", self.arrays, {"config": folders.config_digest(folder)})
+            storage.save(folder / "best.npz", self.arrays, {"config": config})
 
 
 def open_program(job: Job, devices: Sequence[Any] | None = None) -> Program:
     """The program that trains the job's lanes: compiled, or on the host, where large ones are in groups."""
+    if not job.given.unlimited:
+        needs.check_memory([job], at_a_time=1)
     seeds = [lane["seed"] for lane in job.lanes]
     if not job.on_host:
         return compiled.CompiledProgram(job.tasks, seeds, devices)
     if not job.env.threaded:
         return host.HostProgram(job.tasks, seeds, job.open_envs)
-    needs.check_memory([job], at_a_time=1)
     overlap = not job.request.synchronous
     return interleave.in_groups(interleave.groups_for(len(seeds)), job.tasks, seeds, job.open_envs, overlap=overlap)
 
 
-def begin_or_resume(job: Job, program: Program, folder: Path) -> tuple[Records, Best, float, list[str]]:
-    """The records and the best networks so far, the seconds they took, and notes for the user."""
-    path, by_steps = folder / "checkpoint.npz", job.budget.unit == STEPS
+def begin_or_resume(job: Job, program: Program, folder: Path, config: str) -> tuple[Records, Best, float, list[str]]:
+    """The records and the best networks so far, the seconds they took, and notes for the user. `config` is the digest
+    of config.json."""
+    path, by_steps = folder / CHECKPOINT, job.budget.unit == STEPS
     if not path.exists():
         program.begin()
-        return Records.empty(program.lanes, program.max_length, program.places), Best(by_steps, {}), 0.0, []
-    found = layout.read_checkpoint(path, folders.config_digest(folder))
+        empty = Records.empty(program.lanes, program.max_length, program.places)
+        return empty, Best(by_steps, {}), 0.0, _lost_note(folder)
+    found = layout.read_checkpoint(path, config)
     try:
         kept = Records(**found.records)
         len(kept["clock"])
@@ -257,12 +267,21 @@ def begin_or_resume(job: Job, program: Program, folder: Path) -> tuple[Records, 
     return kept, Best(by_steps, dict(found.best)), found.seconds, notes
 
 
-def save(program: Program, folder: Path, kept: Records, best: Best, seconds: float) -> None:
+def _lost_note(folder: Path) -> list[str]:
+    """A line if the run had gone further than to its start: it was ended before its first checkpoint, or that file is
+    gone."""
+    reached = last_step(folder)
+    if not reached:
+        return []
+    return [f"There is no checkpoint in {folder}, though the run had reached step {reached:,}: it begins again."]
+
+
+def save(program: Program, folder: Path, config: str, kept: Records, best: Best, seconds: float) -> None:
     """Write a checkpoint, except before the first step."""
     if program.t:
         state = storage.leaves_of(program.state())
         found = Checkpoint(state, kept.arrays(), program.journal(), best.arrays, program.t, seconds)
-        found.write(folder / "checkpoint.npz", folders.config_digest(folder))
+        found.write(folder / CHECKPOINT, config)
 
 
 def share_done(job: Job, kept: Records, t: int) -> float:
@@ -323,18 +342,17 @@ def _limit_note(job: Job) -> list[str]:
 
 def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
     def log_and_note(line: str) -> None:
-        with open(folder / "log.txt", "a") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n")
+        files.append(folder / "log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n")
         note(line)
 
     return log_and_note
 
 
-def finish(job: Job, folder: Path, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
+def finish(job: Job, folder: Path, config: str, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
     """Write networks, records and summary of the run, and remove the checkpoint; the summary."""
-    about = {"job": job.to_json(), "config": folders.config_digest(folder)}
+    about = {"job": job.to_json(), "config": config}
     storage.save(folder / "networks.npz", storage.leaves_of(program.networks()), about)
-    storage.save(folder / "records.npz", kept.arrays(), {"job": job.to_json()})
+    storage.save(folder / "records.npz", kept.arrays(), about)
     by_steps = job.budget.unit == STEPS
     measured = _measured(job.env, kept, np.full(len(job.lanes), program.t) if by_steps else None)
     summary = {
@@ -350,9 +368,9 @@ def finish(job: Job, folder: Path, kept: Records, program: Program, seconds: flo
         "device": jax.local_devices()[0].device_kind,
         "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
     }
-    storage.write_json(folder / "summary.json", summary)
-    (folder / "checkpoint.npz").unlink(missing_ok=True)
-    return summary
+    storage.write_sealed(folder / "summary.json", {"config": config, **summary})
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    return folders.read_summary(folder)
 
 
 def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.ndarray]:

@@ -1,11 +1,12 @@
-"""Arrays on disk: whole or not at all, checked when read, and never a pickle."""
+"""Arrays and JSON on disk: whole or not at all, checked when read, and never a pickle."""
 
 import hashlib
 import json
+import math
 import os
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,19 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from tenuto.errors import UserError
+from tenuto.files import open_plain, read_text, write_text, write_whole
 
-FORMAT = 5  # of files; `layout.py` translates older ones
+FORMAT = 6  # of files; `layout.py` translates older ones
+SEALED = 6  # from this format on, JSON files of a run have a checksum, and all its files name the run they belong to
 _HEADER = "__tenuto__"
 # Exceptions of NumPy and zipfile on a file that was cut or changed.
 _UNREADABLE = (
     OSError,
     EOFError,
+    ArithmeticError,
+    AttributeError,
     ValueError,
     KeyError,
     TypeError,
     SyntaxError,
     MemoryError,
-    OverflowError,
     RuntimeError,
     NotImplementedError,
     zipfile.BadZipFile,
@@ -34,34 +38,43 @@ _UNREADABLE = (
 )
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file so that a crash leaves the old one or the new one, never a piece."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write(text.encode()))
-
-
 def write_json(path: Path, content: Any) -> None:
     """Readable JSON, written whole."""
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    write_text(path, text)
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    if any("\ud800" <= letter <= "\udfff" for letter in text):  # of a file's name that is no text
+        text = json.dumps(content, indent=1)
+    write_text(path, text + "\n")
 
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as problem:
+        return json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError) as problem:
         raise damaged(path, problem) from None
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON with its format and a checksum."""
+    content = {"format": FORMAT, **content}
+    write_json(path, content | {"digest": digest_of(content)})
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """JSON that `write_sealed` wrote, without the checksum; older files have none."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise damaged(path, ValueError("not the description of a run"))
+    version, digest = content.get("format", 1), content.pop("digest", None)
+    if not isinstance(version, int) or version > FORMAT:
+        raise too_new(path, version)
+    if (version >= SEALED or digest is not None) and digest != digest_of(content):
+        raise damaged(path, ValueError("the checksum differs"))
+    return content
+
+
+def digest_of(content: Any) -> str:
+    """A digest of JSON, whatever the order of its names."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def save(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
@@ -74,18 +87,41 @@ def save(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> No
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any], int]:
     """The arrays, the header's words and the version they were saved by, or an error that names the file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with open_plain(path) as file:
+            _refuse_hidden_size(file)
+            with np.load(file, allow_pickle=False) as found:
+                arrays = {name: found[name] for name in found.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
         if not isinstance(header["format"], int) or header["format"] > FORMAT:
             raise too_new(path, header["format"])
         if header["digest"] != _digest(arrays):
             raise ValueError("the checksum differs")
+        if not isinstance(header["about"], dict):
+            raise ValueError("the header is no object")
     except UserError:
         raise
     except _UNREADABLE as problem:
         raise damaged(path, problem) from None
     return arrays, header["about"], header["format"]
+
+
+def _refuse_hidden_size(file: IO[bytes]) -> None:
+    """Refuse an archive that holds more than the file has bytes: ours are not compressed, and each array is as large
+    as its header says."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > size:
+            raise ValueError("it would unpack to more than it has bytes")
+        for entry in entries:
+            with archive.open(entry) as array:
+                major, _ = np.lib.format.read_magic(array)
+                read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(array)
+                if math.prod(shape) * dtype.itemsize != entry.file_size - array.tell():
+                    raise ValueError(f"{entry.filename} is not as large as its header says")
+    file.seek(0)
 
 
 def too_new(path: Path, version: Any) -> UserError:

@@ -45,8 +45,9 @@ def start_devices() -> None:
     except RuntimeError:  # JAX is in use already: it stays as its user has it
         return
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-        jax.config.update("jax_compilation_cache_dir", str(home / "tenuto" / "xla"))
+        with contextlib.suppress(RuntimeError):  # a user without a home has no cache
+            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+            jax.config.update("jax_compilation_cache_dir", str(Path(home) / "tenuto" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {str(p): (p.stat().st_mtime_ns, p.read_bytes()) for p in sorted(folder.rglob("*")) if p.is_file()}
+    """Every file with its time and content, but for locks, which stay where they were taken."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock"]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in found}
 
 
 class Trap:
