@@ -81,7 +81,7 @@ def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
         sections[prefix][name.removeprefix(prefix)] = array
     try:
         t, seconds = about["t"], float(about["seconds"])
-        if not isinstance(t, int) or not 0 <= t <= MOST_STEPS or not 0 <= seconds < math.inf:
+        if type(t) is not int or not 0 <= t <= MOST_STEPS or not 0 <= seconds < math.inf:
             raise ValueError(f"its clock is {t!r}, after {seconds!r} seconds")
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise storage.damaged(path, problem) from None
