@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test docs format lock clean
+.PHONY: help demo test faults docs format lock clean
 help:
 	@echo "make demo   install, then print Table 1 of the paper (chains 10 and 30, 20 seeds) into demo/"
 	@echo "make test   install with test tools, then ruff, mypy and pytest"
+	@echo "make faults install, then break runs on purpose (about an hour); the table goes to docs/faults.md"
 	@echo "make docs   install, then build the documentation into site/"
 	@echo "make lock   renew requirements.lock (hash-pinned, no index address)"
 	@echo "make clean  remove the environment and caches"
@@ -29,6 +30,9 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+faults: $(VENV)/installed
+	$(BIN)/python findings/faults --out docs/faults.md
 
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it would hide warnings from --strict too

@@ -25,7 +25,7 @@ from helpers.commands import complaint, tenuto_says
 from helpers.files import snapshot
 from tenuto import UserError, cli, files
 from tenuto.report import curves
-from tenuto.runs import folders, layout, runner, storage
+from tenuto.runs import folders, layout, needs, runner, storage
 from tenuto.runs.jobs import Given, Job, changed, job_for, resolve
 
 JOB = job_for("chain-5", "random", seeds=2, episodes=20)
@@ -141,6 +141,16 @@ def test_a_link_in_a_folder_never_leads_a_write_to_another_file(tmp_path: Path, 
     assert not victim.is_symlink()
 
 
+def test_a_link_laid_there_under_the_name_of_a_temporary_file_is_replaced(tmp_path: Path):
+    victim, path = tmp_path / "victim", tmp_path / "x.json"
+    victim.write_text("precious")
+    path.with_name(f".{path.name}.{os.getpid()}.tmp").symlink_to(victim)
+    storage.write_json(path, [1])
+    assert victim.read_text() == "precious"
+    assert storage.read_json(path) == [1]
+    assert not path.is_symlink()
+
+
 def test_a_pipe_is_neither_read_nor_written(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -176,6 +186,12 @@ def test_a_file_of_another_run_of_the_same_shape_is_refused(made: Path, run: Pat
     assert "does not belong to the config.json" in refused(tenuto.load, run)
     if name in ("config.json", "records.npz"):
         assert "does not belong to the config.json" in refused(curves.load, [run])
+
+
+@pytest.mark.parametrize("name", ["records.npz", "networks.npz"])
+def test_a_file_that_names_no_run_is_refused(run: Path, name: str):
+    storage.save(run / name, storage.load(run / name)[0], {})
+    assert "does not belong to the config.json" in refused(tenuto.load, run)
 
 
 @pytest.mark.parametrize("name", ["summary.json", "config.json"])
@@ -310,9 +326,11 @@ def test_limits_can_be_passed_by_who_knows():
     assert job_for(**many, given=Given(unlimited=True)).request.heads == 1001
 
 
-def test_a_job_larger_than_the_memory_is_refused(tmp_path: Path):
-    job = job_for("chain-5", "ddqn", seeds=100_000, plan={"capacity": 10_000_000})
-    assert "GB" in refused(runner.run, job, tmp_path / "run")
+def test_a_job_larger_than_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(needs, "memory_of", lambda device: 5_000)
+    said = refused(runner.run, JOB, tmp_path / "run")
+    assert "the device has" in said or "do not fit" in said
+    runner.run(changed(JOB, Given(unlimited=True)), tmp_path / "run")
 
 
 def test_too_little_address_space_is_said_before_xla_hangs(capsys: pytest.CaptureFixture[str], monkeypatch: Any):

@@ -64,6 +64,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
         differing = [f"{k} {found.get(k)!r} there, {v!r} now" for k, v in asked.items() if found.get(k) != v]
         if differing:
             raise UserError(f"{folder} holds other results ({'; '.join(differing)}): choose another --out")
+        files.tidy(folder, files.LEFT_BEHIND)
         return folder
     folders.make_folder(folder)
     storage.write_json(marker, {"tenuto": tenuto.__version__, **asked, "asked": []})
