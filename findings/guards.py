@@ -49,8 +49,8 @@ GUARDS = (
     Guard(
         "B1 digest of whatever lies there",
         RUNNER,
-        'about = {"job": job.to_json(), "config": config}',
-        'about = {"job": job.to_json(), "config": folders.config_digest(folder)}',
+        "return finish(self._job, self._folder, self._digest,",
+        "return finish(self._job, self._folder, folders.config_digest(self._folder),",
         "digest_of_the_job or whatever_becomes",
     ),
     Guard("B2 links followed", FILES, ' | getattr(os, "O_NOFOLLOW", 0)', "", "never_leads_a_write"),
@@ -169,7 +169,7 @@ GUARDS = (
         "tenuto/runs/request.py",
         '    except (TypeError, ValueError, OverflowError):\n        raise UserError(f"{flag(name)} must be finite',
         '    except ZeroDivisionError:\n        raise UserError(f"{flag(name)} must be finite',
-        "forged_request or numbers",
+        "not_finite",
     ),
     Guard(
         "B15 deep JSON",

@@ -3,6 +3,7 @@ too little memory. `make faults` does the same at length, at random, and keeps t
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import re
@@ -236,6 +237,11 @@ def test_a_forged_request_is_refused_in_a_line(run: Path, change: dict[str, Any]
     assert "config.json" in refused(folders.load_job, run)
 
 
+@pytest.mark.parametrize("lam", [10**400, "x", [None], float("nan"), [[1.0], [2.0, 3.0]]], ids=str)
+def test_numbers_that_are_not_finite_are_refused_in_a_line(lam: Any):
+    assert "--lam must be finite numbers" in refused(lambda: job_for("chain-5", "ute", lam=lam))
+
+
 @pytest.mark.parametrize("name", ["config.json", "summary.json"])
 def test_json_that_is_too_deep_is_refused_in_a_line(run: Path, name: str):
     (run / name).write_text(DEEP)
@@ -459,6 +465,7 @@ def test_a_run_that_could_not_be_saved_is_not_lost(tmp_path: Path):
     said, place = refused(run.save, tmp_path), run.folder
     assert str(place) in said
     del run
+    gc.collect()  # the error's frames knew it
     try:
         assert len(tenuto.load(place)) == 2
     finally:
