@@ -1,15 +1,18 @@
 """Records: what chunks say, side by side for lanes that end at different times; and the score."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from helpers.trees import assert_same
 from tenuto import recorded
-from tenuto.runs import records
-from tenuto.runs.records import Records, auc
-from tenuto.trainers.program import STAGES, Chunk
+from tenuto.runs import records, storage
+from tenuto.runs.records import PER_EVALUATION, PER_STAGE, Records, auc
+from tenuto.trainers.program import STAGES, Chunk, Evaluation
 
 
 def ragged_chunk(rng: np.random.Generator, lanes: int, rows: int) -> Chunk:
@@ -150,3 +153,104 @@ def test_the_score_ignores_what_is_past_a_lanes_end() -> None:
     returns = np.asarray([[1, 1, 1, -1], [1, -1, math.nan, math.nan], [1, math.nan, math.nan, math.nan]], np.float32)
     assert auc(returns, -1.0, 1.0).tolist() == [0.75, 0.5, 1.0]
     assert auc(returns, 0.0, 10.0).tolist() == [0.05, 0.0, 0.1]
+
+
+# ---- Growth
+
+
+def evaluation_of(rng: np.random.Generator, lanes: int, episodes: int) -> Evaluation:
+    table = (lanes, episodes)
+    steps, decisions = (rng.integers(1, 50, table).astype(np.int32) for _ in range(2))
+    lam = rng.normal(size=lanes).astype(np.float32)
+    return Evaluation(rng.normal(size=table).astype(np.float32), steps, decisions, lam)
+
+
+class Twin:
+    """Records that copy all they hold whenever something is added."""
+
+    def __init__(self, lanes: int):
+        self.arrays = Records.empty(lanes, max_length=3, places=5).arrays()
+
+    def add(self, chunk: Chunk, t: int) -> None:
+        mine, most = self.arrays, int((self.arrays["count"] + chunk.finished).max())
+        for column in recorded.COLUMNS:
+            rows = [
+                [*old[:n], *new[:k], *[column.blank] * (most - n - k)]
+                for old, n, new, k in zip(
+                    mine[column.name], mine["count"], chunk.episodes[column.name], chunk.finished, strict=True
+                )
+            ]
+            mine[column.name] = np.asarray(rows, column.dtype).reshape(len(rows), most)
+        mine["count"] = mine["count"] + chunk.finished
+        for name in PER_STAGE:
+            mine[name] = mine[name] + getattr(chunk, name)
+        mine["clock"] = np.append(mine["clock"], np.int32(t))
+        mine["diverged"] = np.where(~chunk.finite & (mine["diverged"] < 0), np.int32(t), mine["diverged"])
+
+    def add_evaluation(self, evaluation: Evaluation, t: int) -> None:
+        first = not len(self.arrays["evaluated"])
+        for name in PER_EVALUATION:
+            old, new = self.arrays[f"evaluation_{name}"], getattr(evaluation, name)[:, None]
+            self.arrays[f"evaluation_{name}"] = new if first else np.concatenate([old, new], axis=1)
+        self.arrays["evaluation_lam"] = np.column_stack([self.arrays["evaluation_lam"], evaluation.lam])
+        self.arrays["evaluated"] = np.append(self.arrays["evaluated"], np.int32(t))
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 3),
+    st.lists(st.sampled_from(["chunk", "empty chunk", "evaluation", "restart"]), max_size=20),
+)
+@settings(max_examples=40, deadline=None)
+def test_records_that_grow_in_place_are_those_that_are_copied(seed: int, lanes: int, events: list[str]):
+    """Also when they come back from their arrays in between, which they must leave as they are."""
+    rng, kept, twin = np.random.default_rng(seed), Records.empty(lanes, max_length=3, places=5), Twin(lanes)
+    handed_over: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
+    for t, event in enumerate(events):
+        if event == "restart":
+            given = {name: array.copy() for name, array in kept.arrays().items()}
+            handed_over.append((given, {name: array.copy() for name, array in given.items()}))
+            kept = Records(**given)
+        elif event == "evaluation":
+            evaluation = evaluation_of(rng, lanes, episodes=2)
+            kept.add_evaluation(evaluation, t)
+            twin.add_evaluation(evaluation, t)
+        else:
+            chunk = ragged_chunk(rng, lanes, rows=0 if event == "empty chunk" else 4)
+            kept.add(chunk, t)
+            twin.add(chunk, t)
+    assert_same(kept.arrays(), twin.arrays)
+    for given, before in handed_over:
+        assert_same(given, before)
+
+
+def test_the_file_of_records_that_grew_in_place_is_that_of_copies_to_the_byte(tmp_path: Path):
+    rng, kept, twin = np.random.default_rng(0), Records.empty(3, max_length=3, places=5), Twin(3)
+    for t in range(11):
+        for one in (kept, twin):
+            one.add(ragged_chunk(np.random.default_rng(t), 3, rows=4), t)
+    evaluation = evaluation_of(rng, 3, 2)
+    for t in range(3):
+        kept.add_evaluation(evaluation, t)
+        twin.add_evaluation(evaluation, t)
+    storage.save(tmp_path / "grown.npz", {name: kept[name] for name in twin.arrays}, {})
+    storage.save(tmp_path / "copied.npz", twin.arrays, {})
+    assert (tmp_path / "grown.npz").read_bytes() == (tmp_path / "copied.npz").read_bytes()
+
+
+def test_the_history_is_copied_a_few_times_in_all_and_not_at_every_chunk():
+    """Over 1,000 chunks and evaluations an array moves to other memory ten times or so: when its room is doubled."""
+    rng, kept = np.random.default_rng(0), Records.empty(2, max_length=1, places=1)
+    one = np.ones((2, STAGES, 1), np.int32)
+    chunk = ragged_chunk(rng, 2, 1)._replace(finished=np.ones(2, np.int32), lengths=one, visits=one)
+    evaluation = evaluation_of(rng, 2, 3)
+    fixed = {"count", "diverged", *PER_STAGE}  # these do not get longer
+    moves, before = dict.fromkeys(kept.arrays().keys() - fixed, 0), kept.arrays()
+    for t in range(1000):
+        kept.add(chunk, t)
+        kept.add_evaluation(evaluation, t)
+        for name in moves:
+            moves[name] += not np.may_share_memory(before[name], kept[name])
+        before = kept.arrays()
+    assert moves.keys() >= {"clock", "evaluated", "evaluation_returns", "evaluation_lam", *recorded.dtypes()}
+    assert max(moves.values()) <= 12, moves

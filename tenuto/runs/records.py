@@ -1,6 +1,7 @@
 """Records of training: a row per lane and episode, one per evaluation, and counts per stage."""
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from tenuto import recorded
 from tenuto.trainers.program import STAGES, Chunk, Evaluation
@@ -10,7 +11,8 @@ PER_STAGE = ("lengths", "visits")
 
 
 class Records:
-    """Grows chunk by chunk; `arrays()` is all of it as plain arrays, and `Records(**arrays)` gives it back.
+    """Grows chunk by chunk; `arrays()` is all of it as plain arrays, and `Records(**arrays)` gives it back. Arrays are
+    views that hold until the next chunk is added: who keeps one for longer copies it.
 
     Per episode (lanes, episodes), NaN or 0 past a lane's own count: every column of `recorded.COLUMNS`, by its name.
     Per stage, each a fiftieth of a lane's episodes or of the run's steps (lanes, stages, ·): `lengths` (how often each
@@ -22,6 +24,7 @@ class Records:
 
     def __init__(self, **arrays: np.ndarray):
         self._arrays = _no_evaluations(len(arrays["count"])) | {name: np.asarray(a) for name, a in arrays.items()}
+        self._buffers: dict[str, np.ndarray] = {}  # what growing arrays are views of, with room for more
 
     @classmethod
     def empty(cls, lanes: int, max_length: int, places: int) -> "Records":
@@ -56,26 +59,38 @@ class Records:
         room = int((count + finished).max(initial=0))
         lane, row = np.nonzero(np.arange(finished.max(initial=0)) < finished[:, None])
         for column in recorded.COLUMNS:
-            old = now[column.name]
-            grown = np.full((len(count), room), column.blank, column.dtype)
-            grown[:, : old.shape[1]] = old
+            grown = self._lengthen(column.name, room, column.blank, column.dtype)
             grown[lane, count[lane] + row] = np.asarray(chunk.episodes[column.name])[lane, row]
-            now[column.name] = grown
         now["count"] = count + finished
         for name in PER_STAGE:
             now[name] = now[name] + np.asarray(getattr(chunk, name))
-        now["clock"] = np.append(now["clock"], np.int32(t))
+        self._lengthen("clock", len(now["clock"]) + 1, 0, np.int32)[-1] = t
         lost = ~np.asarray(chunk.finite) & (now["diverged"] < 0)
         now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
 
     def add_evaluation(self, evaluation: Evaluation, t: int) -> None:
         """Append an evaluation made at clock t."""
-        now = self._arrays
+        made = len(self["evaluated"])
         for name in PER_EVALUATION:
-            fresh, old = np.asarray(getattr(evaluation, name))[:, None], now[f"evaluation_{name}"]
-            now[f"evaluation_{name}"] = np.concatenate([old, fresh], axis=1) if len(now["evaluated"]) else fresh
-        now["evaluation_lam"] = np.column_stack([now["evaluation_lam"], evaluation.lam])
-        now["evaluated"] = np.append(now["evaluated"], np.int32(t))
+            fresh = np.asarray(getattr(evaluation, name))
+            if not made:  # before the first one, nobody knows how many episodes it has
+                self._arrays[f"evaluation_{name}"] = np.zeros((len(fresh), 0, fresh.shape[1]), fresh.dtype)
+            self._lengthen(f"evaluation_{name}", made + 1, 0, fresh.dtype)[:, -1] = fresh
+        self._lengthen("evaluation_lam", made + 1, 0, np.float32)[:, -1] = evaluation.lam
+        self._lengthen("evaluated", made + 1, 0, np.int32)[-1] = t
+
+    def _lengthen(self, name: str, length: int, blank: float, dtype: DTypeLike) -> np.ndarray:
+        """Make an array this long, blank where it was shorter. It lies in a buffer that is doubled when full: over a
+        run an entry is copied about once, and not again for every later chunk."""
+        old = self._arrays[name]
+        axis = min(1, old.ndim - 1)  # the one after the lanes, if it has lanes
+        lanes = (slice(None),) * axis
+        if name not in self._buffers or self._buffers[name].shape[axis] < length:
+            room = max(length, 2 * old.shape[axis])
+            self._buffers[name] = np.full((*old.shape[:axis], room, *old.shape[axis + 1 :]), blank, dtype)
+            self._buffers[name][*lanes, : old.shape[axis]] = old
+        self._arrays[name] = self._buffers[name][*lanes, :length]
+        return self._arrays[name]
 
     def last_third(self, name: str, ends: np.ndarray | None = None) -> np.ndarray:
         """Each lane's mean over the evaluations in the last third of its own training, up to the first after its end;
