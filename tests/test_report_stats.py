@@ -1,6 +1,7 @@
 """Estimates, their intervals, and bands of curves."""
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ def test_the_interquartile_mean_by_hand():
     assert stats.iqm(table, axis=0).tolist() == [2.5, 5.0]
 
 
-@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 1000), st.sampled_from([np.mean, stats.iqm]))
+MEASURES = st.sampled_from([np.mean, stats.iqm])
+
+
+@given(st.integers(1, 12), st.integers(1, 5), st.integers(0, 1000), MEASURES)
 @settings(max_examples=15, deadline=None)
 def test_bands_hold_the_measure_and_are_the_same_every_time(seeds: int, points: int, seed: int, measure: Any):
     values = np.random.default_rng(seed).normal(size=(seeds, points)) * 10
@@ -46,6 +50,40 @@ def test_a_band_covers_the_truth_about_as_often_as_it_says():
 def test_one_seed_has_a_band_of_no_width():
     middle, low, high = stats.bands(np.asarray([[1.0, 5.0]]), stats.iqm, resamples=10)
     assert middle.tolist() == low.tolist() == high.tolist() == [1.0, 5.0]
+
+
+@given(
+    st.integers(1, 12),
+    st.integers(0, 5),
+    st.integers(1, 90),
+    st.sampled_from([np.mean, stats.iqm]),
+    st.integers(1, 300),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_band_drawn_in_blocks_is_that_drawn_at_once_to_the_bit(
+    seeds: int, points: int, resamples: int, measure: Any, block: int
+):
+    values = np.random.default_rng(seeds).normal(size=(seeds, points))
+    chosen = np.random.default_rng(0).integers(seeds, size=(resamples, seeds))
+    at_once = np.percentile(measure(values[chosen], axis=1), [2.5, 97.5], axis=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stats, "BLOCK", block)
+        middle, low, high = stats.bands(values, measure, resamples)
+    assert (low.tobytes(), high.tobytes()) == (at_once[0].tobytes(), at_once[1].tobytes())
+    assert middle.tobytes() == np.asarray(measure(values, axis=0)).tobytes()
+
+
+@pytest.mark.parametrize("measure", [np.mean, stats.iqm])
+def test_a_band_over_many_seeds_needs_little_memory(measure: Any):
+    """All resamples at once are 200 MB here; a block is 17 MB, and a trimmed mean copies it."""
+    values = np.random.default_rng(0).normal(size=(500, 50))
+    tracemalloc.start()
+    try:
+        stats.bands(values, measure, resamples=1000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 80e6
 
 
 # Estimates

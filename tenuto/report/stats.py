@@ -9,6 +9,7 @@ from scipy import stats
 
 LARGE = 10.0
 RESAMPLES = 10_000
+BLOCK = 2**21  # numbers of resamples that are in memory at a time, a few times over
 
 
 class Estimate(NamedTuple):
@@ -40,10 +41,14 @@ def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
 def bands(
     values: np.ndarray, measure: Callable[..., Any], resamples: int = 2000
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A measure over seeds at each point, and its 95% percentile-bootstrap interval; `values` are (seeds, points)."""
+    """A measure over seeds at each point, and its 95% percentile-bootstrap interval; `values` are (seeds, points).
+
+    Resamples are drawn block by block: all of them take gigabytes where there are thousands of seeds."""
     values = np.asarray(values, np.float64)
-    chosen = np.random.default_rng(0).integers(len(values), size=(resamples, len(values)))
-    drawn = measure(values[chosen], axis=1)
+    rng, at_a_time = np.random.default_rng(0), max(1, BLOCK // max(1, values.size))
+    sizes = [min(at_a_time, resamples - begun) for begun in range(0, resamples, at_a_time)]
+    blocks = (rng.integers(len(values), size=(size, len(values))) for size in sizes)
+    drawn = np.concatenate([measure(values[chosen], axis=1) for chosen in blocks])
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     return measure(values, axis=0), low, high
 
