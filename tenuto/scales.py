@@ -11,12 +11,14 @@ from tenuto.types import Scalar
 VALUE_SIZES = 1.0, 10.0  # least and most of the largest return that was seen, as values are learned
 TAIL = 4.0  # spreads at most, from the mean to the farthest number seen
 TINY = 1e-6
+MEMORY = 2.0**20  # steps that mean and spread are taken over; beyond 2²⁴ a sum of numbers near 1 would stand still
 
 
 class Moments(NamedTuple):
-    """Mean and spread of each number of an observation, over all steps so far."""
+    """Mean and spread of each number of an observation: over all steps so far, and from MEMORY steps on with a weight
+    that fades by 1/MEMORY a step."""
 
-    steps: Float[Array, ""]
+    steps: Float[Array, ""]  # MEMORY at most
     mean: Float[Array, " size"]
     squares: Float[Array, " size"]  # sum of squared deviations from the mean
     farthest: Float[Array, " size"]  # the greatest deviation seen
@@ -28,11 +30,12 @@ class Moments(NamedTuple):
 
     def add(self, x: Float[Array, " size"]) -> "Moments":
         """With one observation more (Welford, 1962)."""
-        steps = self.steps + 1
+        steps = jnp.minimum(self.steps + 1, MEMORY)
+        squares = jnp.where(self.steps < MEMORY, self.squares, self.squares * ((MEMORY - 1) / self.steps))
         before = x - self.mean
         mean = self.mean + before / steps
         after = x - mean
-        return Moments(steps, mean, self.squares + before * after, jnp.maximum(self.farthest, jnp.abs(after)))
+        return Moments(steps, mean, squares + before * after, jnp.maximum(self.farthest, jnp.abs(after)))
 
     def normalise(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
         """The observation in spreads from the mean. A number that is nearly always the same has a small standard

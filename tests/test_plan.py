@@ -48,3 +48,23 @@ def test_networks_are_averaged_over_the_last_tenth_of_all_updates_or_the_last_th
             weights[i] = share
         assert weights.sum() == pytest.approx(1)
         assert least < weights[-recent:].sum() < 0.75
+
+
+# --- clocks near the end of 32 bits
+
+
+@pytest.mark.parametrize("begun", [10**9, 2**31 - 2**20 - 100])
+def test_clocks_of_billions_of_steps_keep_every_step_apart(begun: int):
+    online, old = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
+
+    def moved(target: Periodic | Polyak, every: int) -> list[int]:
+        times = range(begun + every - begun % every, begun + 100, every)
+        return [t for t in times if target.track(online, old, jnp.int32(t), every)["w"].all()]
+
+    assert moved(Periodic(10), 4) == [
+        t for t in range(begun + 4 - begun % 4, begun + 100, 4) if t // 10 > (t - 4) // 10
+    ]
+    assert moved(Polyak(1.0, delay=3), 1) == [t for t in range(begun + 1, begun + 100) if (t - 1) % 3 == 0]
+    plan = Plan(average=1e-10, anneal=True, steps=begun + 100)
+    assert plan.averaged(jnp.int32(begun)) == pytest.approx(10 / (10 + begun))
+    assert plan.pace(jnp.int32(begun // 2)) == pytest.approx(1 - (begun // 2) / (begun + 100))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from helpers.trees import assert_same
 from tenuto import recorded
+from tenuto.report.figures import Curve
 from tenuto.runs import records, storage
 from tenuto.runs.records import PER_EVALUATION, PER_STAGE, Records, auc
 from tenuto.trainers.program import STAGES, Chunk, Evaluation
@@ -254,3 +255,26 @@ def test_the_history_is_copied_a_few_times_in_all_and_not_at_every_chunk():
         before = kept.arrays()
     assert moves.keys() >= {"clock", "evaluated", "evaluation_returns", "evaluation_lam", *recorded.dtypes()}
     assert max(moves.values()) <= 12, moves
+
+
+# ---- Large numbers
+
+
+def test_sums_of_steps_and_counts_may_pass_two_to_the_31():
+    """Each number fits into 32 bits; their sums need not."""
+    large, clock = 10**9, [10**9, 2 * 10**9, 2**31 - 2**20]
+    kept = Records.empty(2, max_length=1, places=2)
+    many = np.full((2, STAGES, 1), large, np.int32)
+    for t in clock:
+        kept.add(chunk_of([[1], [2]])._replace(lengths=many * 0, visits=np.concatenate([many // 3, many * 0], 2)), t)
+        kept.add_evaluation(evaluation_of(np.random.default_rng(t), 2, 3), t)
+    assert kept["clock"].tolist() == kept["evaluated"].tolist() == clock
+    assert kept["visits"][0, 0].tolist() == [3 * (large // 3), 0]
+    assert kept["visits"].sum(1)[0, 0] == STAGES * 3 * (large // 3)
+    assert records.coverage(kept["visits"], np.ones(2, bool)).tolist() == [0.5, 0.5]
+    arrays = kept.arrays() | {"steps": np.full((2, 3), 700_000_000, np.int32)}
+    late = Records(**arrays).last_third("returns")  # of 2.1 billion steps: the two evaluations after 1.4 billion
+    np.testing.assert_allclose(late, kept["evaluation_returns"][:, 1:].mean((1, 2)), rtol=1e-6)
+    curve = Curve.of(Records(**arrays), [0, 1], training=True)
+    assert curve.steps[-1] == 2_100_000_000
+    assert curve.returns[:, -1].tolist() == [1.0, 2.0]

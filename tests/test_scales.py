@@ -51,6 +51,20 @@ def test_an_observation_reads_the_same_in_any_units(numbers: list[int], zero: in
     np.testing.assert_allclose(plain, other, atol=0.05)
 
 
+@pytest.mark.parametrize("steps", [2.0**19, 2.0**20, 2.0**24])
+def test_the_spread_stays_right_where_a_sum_in_32_bits_would_not(steps: float):
+    """Numbers of 3 and -3 in turn. The sum of their squares, 9 * 2²⁴ after 2²⁴ steps, would go up by 16 a step: there
+    are no numbers between. (A checkpoint of an earlier version may hold that many steps.)"""
+    begun = Moments(jnp.float32(steps), jnp.zeros(1), jnp.full(1, 9 * steps), jnp.full(1, 3.0))
+
+    def add(moments: Moments, i: Array) -> tuple[Moments, None]:
+        return moments.add(jnp.where(i % 2 == 0, 3.0, -3.0)[None]), None
+
+    moments = jax.jit(lambda m: jax.lax.scan(add, m, jnp.arange(2**18))[0])(begun)
+    np.testing.assert_allclose(moments.normalise(jnp.full(1, 6.0)), 2.0, rtol=0.004)
+    np.testing.assert_allclose(moments.mean, 0.0, atol=1e-3)
+
+
 def test_what_never_changes_reads_as_nothing_and_what_rarely_does_stays_small():
     rare = np.zeros((1000, 2), np.float32)
     rare[700, 1] = 30.0

@@ -62,3 +62,11 @@ def test_lanes_may_follow_different_schedules_in_one_program() -> None:
     stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *made)
     together = jax.vmap(lambda schedule: schedule(jnp.int32(0), jnp.int32(5)))(stacked)
     np.testing.assert_allclose(together, [0.05, 10**-3.5, 0.1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [linear, logarithmic])
+@pytest.mark.parametrize("clock", [1, 10**6 + 1, 5 * 10**8 + 1, 10**9 - 1, 10**9])
+def test_a_schedule_over_a_billion_steps_is_as_exact_as_its_numbers(make, clock: int) -> None:
+    share = np.float64(clock) / 1e9
+    want = 1.0 - 0.9 * share if make is linear else 0.1**share
+    np.testing.assert_allclose(at(make(1.0, 0.1, 1e9), clock, 0), want, rtol=1e-6)

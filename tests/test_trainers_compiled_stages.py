@@ -173,6 +173,21 @@ def test_the_last_of_the_papers_episodes_is_in_the_last_stage_and_the_next_nowhe
         assert chunk.visits[49].sum() == last
 
 
+def test_only_what_a_run_is_counted_in_makes_its_stages_however_long_it_is() -> None:
+    """Of NEVER, a fiftieth is 43 million: a clock of a billion steps must not be taken for a stage, nor must as many
+    episodes of a run that is counted in steps."""
+    args, sizes = (running_of(0, 0), events(ONE_STEP_EPISODES), np.bool_(True)), {"J": LONGEST, "places": PLACES}
+
+    def stages(plan: Plan, before: int, t: int) -> list[int]:
+        chunk = counted(*args, np.int32(before), plan, np.int32(t), rows=STREAM + 1, **sizes)[1]
+        return np.flatnonzero(chunk.visits.sum(1)).tolist()
+
+    assert stages(Plan(episodes=np.int32(10**7)), 0, 10**9) == [0]
+    assert stages(Plan(episodes=np.int32(10**7)), 10**7 - STREAM, 2**31 - 2**20) == [49]
+    assert stages(Plan(steps=np.int32(2 * 10**9)), 10**9, 5) == [0]
+    assert stages(Plan(steps=np.int32(2 * 10**9)), 42_949_673, 10**9) == [25]
+
+
 @pytest.mark.parametrize("finite", [True, False])
 def test_a_chunk_says_whether_its_lane_is_finite(finite: bool) -> None:
     zero = np.int32(0)

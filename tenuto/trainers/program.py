@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from tenuto import loop, recorded
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
-from tenuto.plan import Plan
+from tenuto.plan import NEVER, Plan
 from tenuto.types import Event, Tree
 
 STAGES = 50  # equal parts of a run: lengths and visits are counted in each
@@ -170,8 +170,8 @@ def summarise(
     """
     ended = jnp.cumsum(stream.over)
     episode = ended - stream.over  # the row each step belongs to; the last is still running
-    by_steps = (t + jnp.arange(len(episode))) // (1 + (plan.steps - 1) // STAGES)
-    by_episodes = (before + episode) * STAGES // plan.episodes
+    by_steps = jnp.where(plan.steps < NEVER, (t + jnp.arange(len(episode))) // (1 + (plan.steps - 1) // STAGES), 0)
+    by_episodes = jnp.where(plan.episodes < NEVER, (before + episode) * STAGES // plan.episodes, 0)
     stage = jnp.where(before + episode < plan.episodes, jnp.maximum(by_steps, by_episodes), STAGES)
 
     def sums(x: Array, before: Array) -> Array:
