@@ -336,8 +336,56 @@ def test_the_pendulum_numbers_in_the_documents_are_those_of_the_results():
         for c in row("differences", "ute-ddpg - temporl-ddpg")
     ]
     assert " | ".join(pair) in RESULTS
+    against = [
+        f"{c['mean']:+.1f} [{c['ci95'][0]:.1f}, {c['ci95'][1]:.1f}]" for c in row("differences", "ute-ddpg - ddpg")
+    ]
+    assert " | ".join(against) in RESULTS
     alone = found["tab:pendulum", "ddpg", "1"]
     assert f"{alone['mean']:.1f} [{alone['ci95'][0]:.1f}, {alone['ci95'][1]:.1f}]" in RESULTS
+
+
+def page_in_one_line(name: str) -> str:
+    return " ".join((ROOT / "docs" / f"{name}.md").read_text().split())
+
+
+def test_what_is_said_of_the_pendulums_differences_is_in_the_results():
+    """Who is behind whom, and who cannot be told apart: by whether the interval seed by seed holds zero."""
+    cells = json.loads((ROOT / "results" / "pendulum" / "cells.json").read_text())
+    pairs = {(c["column"], c["row"]): c for c in cells if c["table"] == "differences" and c["setting"] == "released"}
+    apart = {key for key, c in pairs.items() if not c["ci95"][0] <= 0 <= c["ci95"][1]}
+    assert {key for key in apart if key[0] != "figar - ddpg"} == {("ute-ddpg - ddpg", J) for J in "68"}
+    behind = " and ".join(f"{-pairs['ute-ddpg - ddpg', J]['mean']:.1f}" for J in "68")
+    results, fidelity = map(page_in_one_line, ("results", "fidelity"))
+    assert f"behind DDPG at J = 6 and 8, by {behind}, and cannot be told from it at J = 2 and 4;" in results
+    assert f"behind DDPG by {behind} at J = 6 and 8" in fidelity
+    for column in ("ute-ddpg - ddpg", "temporl-ddpg - ddpg"):
+        for J in "2468":
+            c = pairs[column, J]
+            assert f"{c['mean']:+.1f} [{c['ci95'][0]:.1f}, {c['ci95'][1]:.1f}]" in fidelity
+    sweep = [c["mean"] for c in cells if c["table"] == "lambdas"]
+    assert f"moves the return by {max(sweep) - min(sweep):.1f} at most, in no order" in results
+
+
+def test_how_many_published_values_lie_in_our_intervals_is_said_as_counted():
+    words = ["none", "one", "two", "three", "four", "five", "six"]
+
+    def inside(experiment: str, table: str, agent: str) -> list[bool]:
+        cells = json.loads((ROOT / "results" / experiment / "cells.json").read_text())
+        mine = [c for c in cells if (c["table"], c["setting"]) == (table, "released")]
+        return [c["ci95"][0] <= c["published"] <= c["ci95"][1] for c in mine if agent in (c["row"], c["column"])]
+
+    chain, lava = inside("chain", "tab:nchain_auc", "ute"), inside("gridworlds", "tab:gid_result", "ute")
+    assert (len(chain), len(lava)) == (4, 6)
+    results, fidelity, short = map(page_in_one_line, ("results", "fidelity", "reproducing"))
+    for page, on_chains, on_lava in (
+        (results, "so that {} of the four lies in our interval", "({} of them lie in our interval)"),
+        (fidelity, "{} of four lies in our interval", "{} of six lie in our interval"),
+        (short, "({} of four lies in our interval)", "({} of six)"),
+    ):
+        assert on_chains.format(words[sum(chain)]) in page.replace("One of four", "one of four")
+        assert on_lava.format(words[sum(lava)]) in page
+    outside = inside("gridworlds", "tab:gid_result", "ddqn").count(False)
+    assert f"(in {words[outside]} cells of six by more than our interval)" in results
 
 
 def test_the_atari_numbers_in_the_documents_are_those_of_the_results():
