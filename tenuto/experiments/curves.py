@@ -13,6 +13,7 @@ from tenuto.experiments.problems import PROBLEMS
 from tenuto.report import figures
 from tenuto.report.figures import Curve
 from tenuto.runs import storage
+from tenuto.runs.metrics import finite_or_none
 
 FILE = "curves.jsonl"
 DIGITS = 6
@@ -48,7 +49,9 @@ def read(folder: Path) -> dict[Key, Curve]:
         for line in path.read_text().splitlines():
             fields = json.loads(line)
             key = fields.pop("problem"), fields.pop("column"), fields.pop("setting")
-            found[key] = Curve(**{name: np.asarray(values) for name, values in fields.items()}, evaluated=True)
+            steps = np.asarray(fields.pop("steps"))
+            rest = {name: np.asarray(values, np.float64) for name, values in fields.items()}
+            found[key] = Curve(steps, **rest, evaluated=True)
     except (ValueError, KeyError, TypeError) as problem:
         raise storage.damaged(path, problem) from None
     return found
@@ -59,12 +62,13 @@ def write(kept: Mapping[Key, Curve], folder: Path) -> None:
     lines = []
     for (problem, column, setting), curve in sorted(kept.items()):
         arrays = {name: _plain(values) for name, values in curve._asdict().items() if name != "evaluated"}
-        lines.append(json.dumps({"problem": problem, "column": column, "setting": setting} | arrays))
+        lines.append(json.dumps({"problem": problem, "column": column, "setting": setting} | arrays, allow_nan=False))
     files.write_text(folder / FILE, "".join(f"{line}\n" for line in lines))
 
 
 def _plain(values: np.ndarray) -> list:
-    """As lists, with as many digits as anybody can use."""
+    """As lists, with as many digits as anybody can use; None where a number is not finite."""
     if values.ndim > 1:
         return [_plain(row) for row in values]
-    return [float(f"{value:.{DIGITS}g}") if values.dtype.kind == "f" else int(value) for value in values]
+    whole = values.dtype.kind != "f"
+    return [int(value) if whole else finite_or_none(float(f"{value:.{DIGITS}g}")) for value in values]

@@ -13,6 +13,7 @@ import numpy as np
 from tenuto import files
 from tenuto.report import stats
 from tenuto.runs import storage
+from tenuto.runs.metrics import finite_or_none
 
 
 class Cell(NamedTuple):
@@ -74,7 +75,7 @@ def write(cells: Iterable[Cell], folder: Path, remade: Container[str] = ()) -> l
     for cell in listed:
         table.writerows([*cell.key, seed, f"{value:.6g}"] for seed, value in enumerate(cell.values))
     files.write_text(folder / "lanes.csv", lanes.getvalue())
-    text = "[\n" + ",\n".join(json.dumps(_no_nan(row)) for row in rows) + "\n]\n"
+    text = "[\n" + ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows) + "\n]\n"
     files.write_text(folder / "cells.json", text)
     return listed
 
@@ -107,12 +108,12 @@ def _cell(row: dict[str, Any], values: dict[tuple[str, ...], list[float]]) -> Ce
     return Cell(**row, ci95=(low, high), values=tuple(values[key]))
 
 
-def _no_nan(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: a single seed's spread and interval are null."""
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """JSON has only finite numbers: a single seed's spread and interval are null, and so is an infinite mean."""
 
     def clean(value: Any) -> Any:
         if isinstance(value, list):
             return [clean(v) for v in value]
-        return None if isinstance(value, float) and np.isnan(value) else value
+        return finite_or_none(value) if isinstance(value, float) else value
 
     return {name: clean(value) for name, value in row.items()}

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,7 @@ def _means(values: np.ndarray) -> np.ndarray:
 
 
 def measure(kept: Records) -> dict[str, list[Any]]:
-    """Each lane's metrics as of the last chunk, as they are written; None if there is no number yet."""
+    """Each lane's metrics as of the last chunk, as they are written; None if there is no finite number."""
     evaluated_now = kept["clock"][-1] in kept["evaluated"][-1:]
     nothing: list[Any] = [None] * len(kept["count"])
     return {
@@ -93,7 +94,12 @@ def measure(kept: Records) -> dict[str, list[Any]]:
 def _written(values: np.ndarray) -> list[Any]:
     if np.issubdtype(values.dtype, np.integer):
         return values.tolist()
-    return [None if np.isnan(x) else round(float(x), 4) for x in values]
+    return [finite_or_none(round(float(x), 4)) for x in values]
+
+
+def finite_or_none(number: float) -> float | None:
+    """A number for JSON, which has no words for NaN and infinity: strict readers refuse what Python would write."""
+    return number if math.isfinite(number) else None
 
 
 def over_lanes(kept: Records) -> dict[str, float]:

@@ -52,6 +52,12 @@ class Records:
         values[lane, column] = self[name][lane, index[lane, column]]
         return values
 
+    def overflown(self, num: int) -> np.ndarray:
+        """Whether a return is not finite among each lane's last `num` episodes, or in its last evaluation."""
+        there = np.arange(num) >= num - self["count"][:, None]
+        evaluated = np.isfinite(self["evaluation_returns"][:, -1:]).all((1, 2))
+        return (there & ~np.isfinite(self.recent("returns", num))).any(1) | ~evaluated
+
     def add(self, chunk: Chunk, t: int) -> None:
         """Append the episodes and counts of a chunk that ended at clock t."""
         now = self._arrays
@@ -120,8 +126,8 @@ def auc(returns: np.ndarray, worst: float, best: float) -> np.ndarray:
 
 
 def mean_return(returns: np.ndarray) -> np.ndarray:
-    """Each lane's mean training return; NaN for one that has finished no episode."""
-    counted = np.isfinite(returns)
+    """Each lane's mean training return; NaN for one that has finished no episode, infinite where a return is."""
+    counted = ~np.isnan(returns)
     total = np.where(counted, returns, 0.0).sum(1, dtype=np.float64)
     return np.divide(total, counted.sum(1), out=np.full(len(returns), np.nan), where=counted.any(1))
 

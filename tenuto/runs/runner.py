@@ -22,7 +22,7 @@ from tenuto.errors import UserError
 from tenuto.runs import folders, layout, needs, records, storage, trackers
 from tenuto.runs.jobs import Job
 from tenuto.runs.layout import CHECKPOINT, Checkpoint
-from tenuto.runs.metrics import Metrics, last_step, over_lanes
+from tenuto.runs.metrics import Metrics, finite_or_none, last_step, over_lanes
 from tenuto.runs.records import Records
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
@@ -111,6 +111,8 @@ class Course:
         self._metrics = Metrics(folder, job.lanes, job.env.frames, opened)
         closing.callback(self._metrics.close)
         self._metrics.keep(len(self._kept["clock"]))
+        self._seen = self._kept["count"]
+        self._overflown = self._kept.overflown(int(self._seen.max()))
         self._clock = Clock(before)
         self._saved, self._pause = time.monotonic(), checkpoint_seconds
 
@@ -122,6 +124,7 @@ class Course:
                     self._best.update(evaluation.returns, self._program)
                 self._metrics.write(self._kept)
                 self._note_divergence()
+                self._note_overflow()
                 diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
                 share = share_done(self._job, self._kept, self._program.t)
                 report(Progress(share, over_lanes(self._kept), diverged))
@@ -162,6 +165,17 @@ class Course:
         for lane in np.flatnonzero(self._kept["diverged"] == self._program.t).tolist():
             line = f"Lane {lane} {self._job.lanes[lane]} diverged: its parameters are not finite. The others go on."
             self._note(line)
+
+    def _note_overflow(self) -> None:
+        """Name the lanes with a first return that is not finite: in JSON, what is computed from it is null."""
+        found = self._kept.overflown(int((self._kept["count"] - self._seen).max()))
+        lanes = np.flatnonzero(found & ~self._overflown).tolist()
+        self._seen, self._overflown = self._kept["count"], self._overflown | found
+        if lanes:
+            self._note(
+                f"Returns that are not finite in {'lanes' if lanes[1:] else 'lane'} {', '.join(map(str, lanes))}: the "
+                "rewards of an episode add up to more than 32 bits hold (3.4e+38). Means of them are null in the files."
+            )
 
 
 class Clock:
@@ -360,7 +374,7 @@ def finish(job: Job, folder: Path, config: str, kept: Records, program: Program,
         "lanes": [
             lane
             | {"diverged": int(kept["diverged"][i])}
-            | {name: None if np.isnan(each[i]) else float(each[i]) for name, each in measured.items()}
+            | {name: finite_or_none(float(each[i])) for name, each in measured.items()}
             for i, lane in enumerate(job.lanes)
         ],
         "env_steps": len(job.lanes) * program.t if by_steps else int(kept["steps"].sum()),

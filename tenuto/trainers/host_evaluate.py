@@ -123,7 +123,8 @@ def evaluate(
             if problem.lane is not None and problem.episode is None:
                 problem.episode = int(episode[problem.lane])
             raise
-        returns[lanes, now] += np.where(active, result.reward, 0)
+        with np.errstate(over="ignore"):  # to infinity, as on a device; the run says so
+            returns[lanes, now] += np.where(active, result.reward, 0)
         steps[lanes, now] += active
         shown, over = result.fresh, active & (result.terminated | result.truncated)
         held = held.stepped(active).ended(over)

@@ -179,7 +179,8 @@ class PerLane(AbstractVectorEnv):
             for action in () if actions is None else actions:
                 try:
                     raw, gain, terminated, truncated, _ = env.step(action.copy())
-                    seen, total = self._codec.read(raw), total + np.float32(gain)
+                    with np.errstate(over="ignore"):  # as it was: a sum may be infinite
+                        seen, total = self._codec.read(raw), total + np.float32(gain)
                 except Exception:  # of any kind: the episode is not the same any more
                     over = True
                 over = over or bool(terminated or truncated)
