@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
+from tenuto.errors import legible
+
 if TYPE_CHECKING:
     from tenuto.runs.jobs import Job
     from tenuto.runs.runner import Progress as RunProgress
@@ -27,19 +29,19 @@ _written: weakref.WeakKeyDictionary[Progress, dict[TaskID, float]] = weakref.Wea
 
 def say(line: str) -> None:
     """Print one line verbatim: folders and commands are neither wrapped nor read as markup."""
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.print(legible(line), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def bars(shown: bool = True) -> Progress:
     """Progress bars; on a narrow terminal without the bars themselves, so that the numbers have room."""
     whole = Column(no_wrap=True, min_width=7)  # never shortened, not even on a narrow terminal
     return Progress(
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         *([BarColumn(bar_width=24)] if console.width >= NARROW else []),
         TextColumn("{task.percentage:>3.0f}%", table_column=Column(no_wrap=True, min_width=4)),
         TimeElapsedColumn(table_column=whole),
         TimeRemainingColumn(table_column=whole.copy()),
-        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TextColumn("{task.fields[note]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         console=console,
         disable=not shown,
     )

@@ -1,11 +1,18 @@
-"""Errors a user can correct: one line that names the thing, the reason and the remedy."""
+"""Errors a user can correct: one line that names the thing, the reason and the remedy. And names as they are shown."""
 
+import re
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
 class UserError(Exception):
     """Wrong input. The command line prints it as one line and exits with code 2."""
+
+
+def legible(text: str) -> str:
+    """A user's text as any file, terminal and figure can show it: the bytes of a file name that are no text (Python has
+    surrogates for them) and control characters, but for tabs and ends of lines, are replacement characters."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", text)
 
 
 def unknown(

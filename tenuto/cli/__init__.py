@@ -12,6 +12,7 @@ from rich.console import Console
 import tenuto
 from tenuto.cli.commands import Command, separated
 from tenuto.console import say
+from tenuto.errors import legible
 
 PIPE_CLOSED = 141  # the shell's exit code for a program whose reader has closed the pipe
 LEAST_MEMORY = 3 * 2**30  # bytes of address space; with less, XLA ends the process or waits for ever
@@ -111,7 +112,8 @@ def address_space() -> int:
 def complain(problem: str) -> None:
     """Say in one line what is wrong; nothing if nobody can read it."""
     with contextlib.suppress(OSError):
-        errors.print(f"tenuto: {problem}", style="red", markup=False, highlight=False, soft_wrap=True)
+        said = legible(f"tenuto: {problem}")
+        errors.print(said, style="red", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _too_little(problem: BaseException) -> Exception:

@@ -114,11 +114,12 @@ def show_needs(jobs: list[Job], out: Path, at_a_time: int) -> None:
 
 def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report import stats  # SciPy takes long to import
+    from tenuto.report.tables import verbatim
 
     measure, title, caption = _measure(job)
     scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
-        title=f"{job.label}, setting {job.request.setting}: {title}",
+        title=verbatim(f"{job.label}, setting {job.request.setting}: {title}", "table.title"),
         title_justify="left",
         caption=caption,
         caption_justify="left",
@@ -127,12 +128,12 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
         table.add_column(name, justify="right" if name else "left")
     for label, mine in job.groups().items():
         if np.isnan(scores[mine]).any():
-            table.add_row(label, "no episode ended", "", "", str(len(mine)))
+            table.add_row(verbatim(label), "no episode ended", "", "", str(len(mine)))
             continue
         e = stats.estimate(scores[mine])
         mean, low, high, sd = (f"{x:.{stats.digits(scores)}f}" for x in (e.mean, e.low, e.high, e.sd))
         alone = math.isnan(e.sd)
-        table.add_row(label, mean, "" if alone else f"{low} to {high}", "" if alone else sd, str(len(mine)))
+        table.add_row(verbatim(label), mean, "" if alone else f"{low} to {high}", "" if alone else sd, str(len(mine)))
     console.print(table)
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
 
@@ -151,6 +152,7 @@ def _measure(job: Job) -> tuple[str, str, str]:
 
 def evaluate(command: Eval, words: list[str]) -> None:
     from tenuto.report import stats
+    from tenuto.report.tables import verbatim
 
     if command.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
@@ -164,7 +166,8 @@ def evaluate(command: Eval, words: list[str]) -> None:
     if any(not 0 <= lane < len(run) for lane in chosen):
         raise UserError(f"--lane must be 0 to {len(run) - 1}: {command.dir} has {len(run)} lanes")
     makers = {lane: play.maker_of(run.job, lane) for lane in chosen}
-    table = Table(title=f"{run.job.label}: {command.episodes} episodes without exploration", title_justify="left")
+    title = verbatim(f"{run.job.label}: {command.episodes} episodes without exploration", "table.title")
+    table = Table(title=title, title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
     means: list[float] = []
@@ -176,7 +179,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
             means.append(returns)
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
             numbers = f"{returns:.{stats.digits(means)}f}", f"{steps:.1f}", f"{decisions:.1f}"
-            table.add_row(str(lane), label, *numbers, f"{steps / decisions:.2f}")
+            table.add_row(str(lane), verbatim(label), *numbers, f"{steps / decisions:.2f}")
             progress.advance(task)
     console.print(table)
     if len(means) > 1:

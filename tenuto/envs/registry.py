@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenuto.errors import UserError, unknown
+from tenuto.errors import UserError, legible, unknown
 
 if TYPE_CHECKING:
     from tenuto.envs.base import AbstractEnv, AbstractSpec
@@ -230,4 +230,4 @@ def modules_of(name: str, args: Any = None) -> list[str]:
 
 def short(name: str) -> str:
     """The name without a map's folder, for people."""
-    return f"lava:{Path(name.removeprefix('lava:')).name}" if is_file(name) else name
+    return legible(f"lava:{Path(name.removeprefix('lava:')).name}" if is_file(name) else name)

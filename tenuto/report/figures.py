@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tenuto.envs import Lava
+from tenuto.errors import legible
 from tenuto.report import stats
 from tenuto.report.cells import Cell
 from tenuto.runs import records
@@ -43,7 +44,7 @@ def learning_curves(
         for name, returns in panel.items():
             episodes, means = binned(returns)
             plot_band(axis, episodes, means, name, names.index(name))
-        axis.set_title(label, fontsize=10)
+        axis.set_title(verbatim(label), fontsize=10)
         axis.set_xlabel("episode")
         axis.set_ylabel("training return")
         axis.set_ylim(worst - 0.03 * (best - worst), best + 0.04 * (best - worst))
@@ -109,7 +110,8 @@ def plot_band(
     there = np.isfinite(values).all(0)
     middle, low, high = stats.bands(values[:, there], measure)
     marker = "." if there.sum() == 1 else None
-    axis.plot(x[there], middle, color=colour, linestyle=line, label=label, linewidth=width, marker=marker)
+    name = verbatim(label)
+    axis.plot(x[there], middle, color=colour, linestyle=line, label=name, linewidth=width, marker=marker)
     axis.fill_between(x[there], low, high, color=colour, alpha=0.18, linewidth=0)
 
 
@@ -124,7 +126,7 @@ def evaluations(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title:
         for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
             axis.set_ylabel(measured, fontsize=8)
             tidy(axis)
-        column[0].set_title(label, fontsize=10)
+        column[0].set_title(verbatim(label), fontsize=10)
         column[1].set_xlabel("training steps")
         column[1].set_ylim(bottom=0)
     for row in grid:  # panels side by side have one scale, to be compared
@@ -144,15 +146,16 @@ def evaluation_returns(panels: Mapping[str, Mapping[str, Curve]], path: Path, *,
     for axis, (label, panel) in zip(grid.ravel(), panels.items(), strict=False):
         for name, curve in panel.items():
             plot_band(axis, curve.steps, curve.returns, name, names.index(name), width=1.3)
-        axis.set_title(label, fontsize=10)
+        axis.set_title(verbatim(label), fontsize=10)
         axis.set_xlabel("training steps", fontsize=8)
         axis.set_ylabel("return", fontsize=8)
         tidy(axis)
     for axis in grid.ravel()[len(panels) :]:
         axis.set_visible(False)
     found = dict(pair for axis in grid.ravel() for pair in zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    shown = [verbatim(name) for name in names]
     figure.legend(
-        [found[name] for name in names], names, loc="outside lower center", ncols=6, fontsize=8, frameon=False
+        [found[name] for name in shown], shown, loc="outside lower center", ncols=6, fontsize=8, frameon=False
     )
     seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
     return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
@@ -171,8 +174,8 @@ def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[fl
         y = np.asarray([cell.mean for cell in mine])
         ends = np.nan_to_num(np.abs(np.transpose([cell.ci95 for cell in mine]) - y))  # a single seed has none
         colour, shape = COLOURS[i % len(COLOURS)], "os"[i // len(COLOURS) % 2]
-        axis.errorbar(x, y, ends, fmt=shape, markersize=4, linewidth=1.2, color=colour, label=column)
-    axis.set_xticks(range(len(rows)), rows, rotation=30, ha="right", fontsize=8)
+        axis.errorbar(x, y, ends, fmt=shape, markersize=4, linewidth=1.2, color=colour, label=verbatim(column))
+    axis.set_xticks(range(len(rows)), list(map(verbatim, rows)), rotation=30, ha="right", fontsize=8)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
     tidy(axis)
     return save(figure, path, f"{title}; mean and 95% bootstrap interval over seeds")
@@ -259,7 +262,7 @@ def calibration(
             curves.append([(spread[part].mean(), error[part].mean()) for part in parts])
             axis.plot(*np.transpose(curves[-1]), color=COLOURS[0], alpha=0.25, linewidth=0.8)
         axis.plot(*np.transpose(np.mean(curves, axis=0)), color=COLOURS[1], linewidth=2, marker=".")
-        axis.set_title(label, fontsize=9)
+        axis.set_title(verbatim(label), fontsize=9)
         axis.set_xlabel("spread of the heads (standard deviation)", fontsize=8)
         axis.set_ylabel("absolute error of their mean", fontsize=8)
         tidy(axis)
@@ -285,7 +288,7 @@ def save(figure: Figure, path: Path, title: str) -> list[Path]:
 
 def write(figure: Figure, file: Path, title: str) -> None:
     """Write the figure in the format of the file's name; the same data give the same bytes."""
-    figure.suptitle(textwrap.fill(title, int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
+    figure.suptitle(textwrap.fill(verbatim(title), int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
         figure.savefig(file, dpi=130, metadata=undated.get(file.suffix))
@@ -311,7 +314,14 @@ def tidy(axis: Axes) -> None:
 
 def _caption(place: tuple[str, str]) -> str:
     row, column = place
-    return f"{column}, {row}" if row else column
+    return verbatim(f"{column}, {row}" if row else column)
+
+
+def verbatim(text: str) -> str:
+    """A user's text for a figure: matplotlib reads what is between two $ as mathematics, and leaves what begins with _
+    out of a legend."""
+    plain = legible(text).replace("$", r"\$")
+    return f"\u200b{plain}" if plain.startswith("_") else plain
 
 
 def binned(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

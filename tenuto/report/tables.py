@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
+from tenuto.errors import legible
 from tenuto.report import stats
 from tenuto.report.cells import Cell
 
@@ -28,17 +30,23 @@ def grouped(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
 
 def rich_table(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> Table:
     """One table: our mean with its interval, the published value, and a mark that says whether that lies inside."""
-    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    table = Table(title_justify="left", caption_justify="left")
+    table.title, table.caption = verbatim(title, "table.title"), verbatim(caption, "table.caption")
     rows, columns, grid = _layout(cells, rank)
     if len(columns) > WIDE:  # a terminal is high rather than wide
         rows, columns, grid = columns, rows, {(c, r): cell for (r, c), cell in grid.items()}
     table.add_column("")
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(verbatim(column), justify="right")
     digits = _digits(cells)
     for row in rows:
-        table.add_row(row, *(_rich_cell(grid.get((row, column)), digits) for column in columns))
+        table.add_row(verbatim(row), *(_rich_cell(grid.get((row, column)), digits) for column in columns))
     return table
+
+
+def verbatim(text: str, style: str = "") -> Text:
+    """A user's text for a terminal: rich reads a string's [brackets] and :colons: as orders."""
+    return Text(legible(text), style)
 
 
 def markdown(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> str:
@@ -89,9 +97,9 @@ def _plain_cell(cell: Cell | None, digits: Digits) -> str:
     return "" if cell is None else "".join(_numbers(cell, digits))
 
 
-def _rich_cell(cell: Cell | None, digits: Digits) -> str:
+def _rich_cell(cell: Cell | None, digits: Digits) -> Text:
     if cell is None:
-        return ""
+        return Text()
     ours, theirs = _numbers(cell, digits)
     colour = {True: "green", False: "yellow", None: "dim"}[cell.agrees]
-    return ours.replace("[", r"\[") + f"[{colour}]{theirs}[/]"
+    return Text.assemble(ours, (theirs, colour))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenuto import files, recorded
+from tenuto.errors import legible
 from tenuto.runs.records import Records
 from tenuto.runs.trackers import AbstractTracker
 
@@ -185,4 +186,4 @@ def _identity(lane: dict[str, Any]) -> dict[str, Any]:
 def _csv(rows: list[list[Any]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    return legible(text.getvalue())

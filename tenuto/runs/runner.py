@@ -18,7 +18,7 @@ import tenuto
 from tenuto import files
 from tenuto.envs import AbstractEnv
 from tenuto.envs.gym.atari import Atari
-from tenuto.errors import UserError
+from tenuto.errors import UserError, legible
 from tenuto.runs import folders, layout, needs, records, storage, trackers
 from tenuto.runs.jobs import Job
 from tenuto.runs.layout import CHECKPOINT, Checkpoint
@@ -356,7 +356,8 @@ def _limit_note(job: Job) -> list[str]:
 
 def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
     def log_and_note(line: str) -> None:
-        files.append(folder / "log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n")
+        said = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n"
+        files.append(folder / "log.txt", legible(said))
         note(line)
 
     return log_and_note

@@ -40,10 +40,9 @@ _UNREADABLE = (
 
 def write_json(path: Path, content: Any) -> None:
     """Readable JSON, written whole."""
-    text = json.dumps(content, indent=1, ensure_ascii=False)
-    if any("\ud800" <= letter <= "\udfff" for letter in text):  # of a file's name that is no text
-        text = json.dumps(content, indent=1)
-    write_text(path, text + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # Surrogates, which stand for bytes of file names that are no text, become JSON's own escapes.
+    write_whole(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
 def read_json(path: Path) -> Any:
