@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help demo test faults docs format lock clean
+.PHONY: help demo test acceptance faults docs format lock clean
 help:
-	@echo "make demo   install, then print Table 1 of the paper (chains 10 and 30, 20 seeds) into demo/"
-	@echo "make test   install with test tools, then ruff, mypy and pytest"
-	@echo "make faults install, then break runs on purpose (about an hour); the table goes to docs/faults.md"
-	@echo "make docs   install, then build the documentation into site/"
-	@echo "make lock   renew requirements.lock (hash-pinned, no index address)"
-	@echo "make clean  remove the environment and caches"
+	@echo "make demo        install, then print Table 1 of the paper (chains 10 and 30, 20 seeds) into demo/"
+	@echo "make test        install with test tools, then ruff, mypy and pytest"
+	@echo "make acceptance  install, then compare fresh seeds of the learners with 200 kept ones (minutes)"
+	@echo "make faults      install, then break runs on purpose (about an hour); the table goes to docs/faults.md"
+	@echo "make docs        install, then build the documentation into site/"
+	@echo "make lock        renew requirements.lock (hash-pinned, no index address)"
+	@echo "make clean       remove the environment and caches"
 
 # A stamp file per set of packages: the second call of a target installs nothing.
 $(BIN)/python:
@@ -30,6 +31,9 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+acceptance: $(VENV)/installed
+	$(BIN)/python findings/acceptance.py
 
 faults: $(VENV)/installed
 	$(BIN)/python findings/faults --out docs/faults.md

@@ -125,6 +125,12 @@ def test_a_single_value_has_no_spread_and_no_interval():
     assert all(math.isnan(x) for x in found[1:])
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("odd", [math.inf, -math.inf, math.nan])
+def test_there_is_no_estimate_where_a_seed_has_no_finite_number(odd: float):
+    assert all(math.isnan(x) for x in stats.estimate(np.asarray([1.0, odd, 2.0, 3.0])))
+
+
 @pytest.mark.parametrize("values", [[0.0, 1.0], [0.954, 0.9541], [1.0] * 19 + [0.0], [0.5] * 19 + [0.5 + 1e-9]])
 def test_few_or_nearly_equal_values_have_an_interval_within_their_range(values: list[float]):
     found = stats.estimate(np.asarray(values))

@@ -128,7 +128,7 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
         table.add_column(name, justify="right" if name else "left")
     for label, mine in job.groups().items():
         if np.isnan(scores[mine]).any():
-            table.add_row(verbatim(label), "no episode ended", "", "", str(len(mine)))
+            table.add_row(verbatim(label), "no finite number", "", "", str(len(mine)))
             continue
         e = stats.estimate(scores[mine])
         mean, low, high, sd = (f"{x:.{stats.digits(scores)}f}" for x in (e.mean, e.low, e.high, e.sd))

@@ -20,8 +20,11 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: np.ndarray) -> Estimate:
-    """Mean over seeds with its BCa bootstrap interval. The resampling is seeded: the same data, the same interval."""
+    """Mean over seeds with its BCa bootstrap interval. The resampling is seeded: the same data, the same interval.
+    There is no estimate where a seed has no finite number: none is left out."""
     values = np.asarray(values, np.float64)
+    if not np.isfinite(values).all():
+        return Estimate(math.nan, math.nan, math.nan, math.nan)
     mean = float(values.mean())
     sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
     if len(values) < 2 or np.ptp(values) == 0:

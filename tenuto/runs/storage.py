@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tenuto.errors import UserError
-from tenuto.files import open_plain, read_text, write_text, write_whole
+from tenuto.files import open_plain, read_text, write_whole
 
 FORMAT = 6  # of files; `layout.py` translates older ones
 SEALED = 6  # from this format on, JSON files of a run have a checksum, and all its files name the run they belong to
