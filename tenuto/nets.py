@@ -244,8 +244,8 @@ class Head(AbstractNetwork):
         self.rest = MLP(sizes, k_rest, init)
 
     def __call__(self, x: Array, code: Float[Array, " code"]) -> Float[Array, " values"]:
-        joined = self.state(x) + self.code.astype(x.dtype) @ code.astype(x.dtype)
-        return self.rest(jax.nn.relu(joined))
+        first = self.state(x)  # its type is the layer's: a state may be a whole number, and weights never are
+        return self.rest(jax.nn.relu(first + self.code.astype(first.dtype) @ code.astype(first.dtype)))
 
     def times(self, factor: Float[Array, ""]) -> Self:
         return eqx.tree_at(lambda n: n.rest, self, self.rest.times(factor))

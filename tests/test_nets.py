@@ -13,7 +13,7 @@ from scipy import stats
 from helpers import numpy_nets
 from helpers.trees import assert_close, assert_same, lane_of
 from tenuto.errors import UserError
-from tenuto.nets import MLP, Dense, Ensemble, OptionNet, SharedEmbedding, column, dense_layers, reading
+from tenuto.nets import MLP, Dense, Ensemble, OptionNet, SharedEmbedding, SharedTrunk, column, dense_layers, reading
 
 CELLS, CODE, J, HEADS = 7, 2, 3, 4
 INDICES = np.array([0, 6, 3, 3, 0, 5, 3], np.uint16)  # some more than once: their gradients add up
@@ -44,6 +44,8 @@ NETWORKS: dict[str, tuple[Callable[[jax.Array], eqx.Module], bool]] = {
     "ensemble of mlps": (lambda key: Ensemble(lambda k: MLP((CELLS, 6, J), k), HEADS, key), False),
     "ensemble of option nets": (lambda key: Ensemble(OPTION_NETS["bare"], HEADS, key), True),
     "ensemble with trunks": (lambda key: Ensemble(OPTION_NETS["trunk"], HEADS, key), True),
+    "shared trunk": (lambda key: SharedTrunk(CELLS, CODE, J, HEADS, key, shared=(6,)), True),
+    "shared embedding": (lambda key: SharedEmbedding(CELLS, CODE, J, HEADS, key, embed=5, after=(6,)), True),
 }
 
 
