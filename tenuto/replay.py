@@ -122,9 +122,10 @@ class Replay(eqx.Module):
 
     `room`: the steps of the whole run, where they are known; memory is taken for no more than these.
 
-    `lengths` are the span lengths that count: all of 1..J, or the few an agent can choose (`Joint`). A span
-    cut short by the episode's end counts whatever its length, for it shows what the longer option would give.
-    Where `only_whole`, a span counts only if it is all of its option, or all that the episode's end left of it.
+    `lengths` are the span lengths that count: all of 1..J, or the few an agent can choose (`Joint`). A span cut short
+    where the MDP ended counts whatever its length: nothing follows, so it shows what the longer option would give. One
+    that only the clock cut does not, for the longer option would have gone on. Where `only_whole`, a span counts only
+    if it is all of its option, or all that the MDP's end left of it.
     """
 
     seen: Pairs | Screens
@@ -193,7 +194,7 @@ class Replay(eqx.Module):
         slot = t % self.rows
         over = step.terminated | step.truncated
         if self.only_whole:
-            ended = over | (option.done >= option.length)
+            ended = step.terminated | (option.done >= option.length)
         else:
             listed = (jnp.asarray(self.lengths) <= option.done).sum()
             ended = jnp.where(over, jnp.minimum(option.done, max(self.lengths)), listed)
@@ -222,7 +223,7 @@ class Replay(eqx.Module):
         base, held = self.window(t)
         rank = base + jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         end, length = self.locate(rank, t)
-        return self._known(Drawn(end, length, jnp.broadcast_to(held > 0, (num,))))
+        return self._known(Drawn(end, length, (held > 0) & self._shown(end, length)))
 
     def following(self, end: Int[Array, " num"], most: int, t: Int[Array, ""]) -> Int[Array, " num"]:
         """How many steps of the same episode are stored after these, `most` at most."""
@@ -233,6 +234,11 @@ class Replay(eqx.Module):
 
     def _known(self, drawn: Drawn) -> Drawn:
         return drawn._replace(found=drawn.found & self.seen.knows(self.ending[drawn.end % self.rows]))
+
+    def _shown(self, end: Int[Array, " num"], length: Int[Array, " num"]) -> Bool[Array, " num"]:
+        """Whether these spans show an option that can be chosen: what the clock cut does not, if it is no whole one."""
+        listed = (length[:, None] == jnp.asarray(self.lengths)).any(1)
+        return listed | (self.ending[end % self.rows] != TRUNCATED)
 
     def window(self, t: Int[Array, ""]) -> tuple[Int[Array, ""], Int[Array, ""]]:
         """The number of the oldest span that may be drawn, and how many may be."""
@@ -254,7 +260,9 @@ class Replay(eqx.Module):
         if self.only_whole:  # before `end`, the count was this number for as many steps as the option has
             earlier = end[:, None] - jnp.arange(1, max(self.lengths) + 1)
             same = self.spans[earlier % self.rows] == rank[:, None]
-            return end, (same & (earlier >= -1)).sum(1)
+            over = self.ending[earlier % self.rows] != RUNNING
+            before = jnp.cumsum(over, axis=1) - over > 0  # of an earlier episode, whose last option may not count
+            return end, (same & ~before & (earlier >= -1)).sum(1)
         before = jnp.where(end > 0, self.spans[(end - 1) % self.rows], 0)
         place = jnp.clip(rank - before, 0, max(self.lengths) - 1)
         listed = jnp.asarray(self.lengths)[jnp.minimum(place, len(self.lengths) - 1)]

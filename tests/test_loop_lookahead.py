@@ -62,7 +62,7 @@ def test_targets_count_the_next_steps_of_the_episode_before_they_bootstrap(agent
         single = SAMPLE(looking(agent, 0), lane, jnp.int32(STEPS), KEY)[0]
         spans, usable = jax.tree.map(np.asarray, SAMPLE(task, lane, jnp.int32(STEPS), KEY))
         assert_same((spans.obs, spans.choice), (single.obs, single.choice))
-        for i, (end, length) in enumerate(draws(task, lane)):
+        for i, (end, length) in draws(task, lane):
             steps, total, discount, after = by_hand(task, lane, end, length)
             assert usable[i]
             assert spans.length[i] == steps
@@ -73,15 +73,17 @@ def test_targets_count_the_next_steps_of_the_episode_before_they_bootstrap(agent
     assert seen == set(range(AHEAD + 1))
 
 
-def draws(task: Task, lane: Lane) -> list[tuple[int, int]]:
-    """The last step and the length of what the key draws, in its order."""
+def draws(task: Task, lane: Lane) -> list[tuple[int, tuple[int, int]]]:
+    """The last step and the length of what the key draws and counts, and its place in the batch."""
     replay, t = lane.replay, jnp.int32(STEPS)
     if task.agent.extension.lengths == (1,):
-        return [(int(end), 1) for end in DRAW_STEPS(replay, KEY, BATCH, t).end]
+        return list(enumerate((int(end), 1) for end in DRAW_STEPS(replay, KEY, BATCH, t).end))
     number = loop.N_STEP_DRAWS * BATCH if task.agent.n_step else BATCH
     drawn = DRAW_SPANS(replay, KEY, number, t)
-    allowed = np.asarray(ALLOWED(task, lane, drawn) if task.agent.n_step else drawn.found)
-    return [(int(drawn.end[i]), int(drawn.length[i])) for i in np.flatnonzero(allowed)[:BATCH]]
+    spans = list(zip(drawn.end.tolist(), drawn.length.tolist(), strict=True))
+    if not task.agent.n_step:
+        return [(i, span) for i, span in enumerate(spans) if drawn.found[i]]
+    return list(enumerate(spans[i] for i in np.flatnonzero(ALLOWED(task, lane, drawn))[:BATCH]))
 
 
 def test_a_negative_lookahead_is_refused():

@@ -214,6 +214,20 @@ def test_truncation_cuts_the_option_but_not_the_bootstrap() -> None:
         np.testing.assert_allclose(found[1, 5], discount, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("ending", "drawn"), [(TRUNCATED, set()), (TERMINATED, {(0, 2), (1, 2)})])
+def test_a_span_that_only_the_clock_cut_stands_for_no_longer_option(ending: int, drawn: set[tuple[int, int]]) -> None:
+    """Lengths 1 and 10 are offered. Of an option of ten steps three were taken: single steps are whole options, and
+    where the MDP ended, so that nothing follows, its last two and three steps show what ten would have brought."""
+    replay = fresh(CAPACITY, (1, 10))
+    for t, how in enumerate((RUNNING, RUNNING, ending)):
+        step = TimeStep(view(t, 1), jnp.float32(1), jnp.bool_(how == TERMINATED), jnp.bool_(how == TRUNCATED))
+        option = Option(jnp.int32(0), jnp.int32(0), length=jnp.int32(10), done=jnp.int32(t + 1))
+        replay = replay.add(jnp.int32(t), view(t, 0), option, step)
+    _, (spans, found) = sample_both(replay, jax.random.key(0), jnp.int32(3))
+    pairs = zip(*(np.asarray(x[:, 0])[np.asarray(found)].tolist() for x in (spans.obs, spans.next_obs)), strict=True)
+    assert set(pairs) == {(0, 0), (1, 1), (2, 2)} | drawn
+
+
 def test_a_full_count_of_spans_wraps_around_without_harm() -> None:
     """A lane that has already seen almost 2**31 spans: the count turns negative and nothing else changes."""
     empty = fresh(CAPACITY, ALL)

@@ -79,9 +79,10 @@ def test_replay_with_room_for_all_steps_gives_the_same_draws_as_one_with_room_fo
     assert replay.rows < loose.rows == CAPACITY + max(replay.lengths)
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:ROOM], b[:ROOM]), drawn, wanted)
     assert not np.array_equal(drawn[0][0].obs[ROOM], wanted[0][0].obs[ROOM])
-    (_, steps_found), (_, spans_found) = drawn
+    (_, steps_found), (spans, spans_found) = drawn
     assert steps_found.all()
-    assert spans_found.all()
+    cut = FED.truncated[spans.next_obs[..., 0]] & ~FED.terminated[spans.next_obs[..., 0]]
+    np.testing.assert_array_equal(spans_found, np.isin(spans.length, replay.lengths) | ~cut)
     assert replay.lengths == (1, 4) or loose.spans[ROOM - 1] > CAPACITY  # of so many spans the oldest are given up
 
 

@@ -322,7 +322,7 @@ class Cut:
         for start in reversed(range(len(self.steps))):
             held = self.steps[start:]
             if self.only_whole:
-                counts = start == 0 and (ending != RUNNING or len(held) == self.planned)
+                counts = start == 0 and (ending == TERMINATED or len(held) == self.planned)
             else:
                 counts = ending != RUNNING or len(held) in self.lengths
             if counts:

@@ -13,7 +13,8 @@ from tenuto.types import Nets
 class Figar(AbstractExtension):
     """The length is drawn from the actor's distribution, or from all lengths with probability epsilon.
 
-    A choice is an action with a distribution, so only a whole option is evidence for its value.
+    A choice is an action with a distribution, so only a whole option is evidence for its value. Options that only the
+    clock cut are left out, so of the decisions shortly before it mostly the short ones are learned from.
     """
 
     max_length: int = eqx.field(static=True, default=4)

@@ -60,7 +60,8 @@ class Joint(AbstractExtension):
     def credit(self, choice: Array, length: Int[Array, ""], actions: AbstractSpace) -> Array:
         """The shortest offered option that the span could be the whole of.
 
-        A part of a long option is a whole shorter one; a span cut by the episode's end stands for a longer one.
+        A part of a long option is a whole shorter one; a span that the MDP's end cut stands for a longer one. (Those
+        that only the clock cut are not drawn: `Replay`.)
         """
         if not isinstance(actions, Discrete):
             return choice
