@@ -25,8 +25,14 @@ class Agent(eqx.Module):
     def __check_init__(self) -> None:
         if self.n_step and not isinstance(self.extension, AbstractLearnedExtension):
             raise UserError("n-step targets need an extension policy that learns (SkipQ or Uncertain)")
+        action, extension = type(self.action).__name__, type(self.extension).__name__
         if self.shared_torso and not self.action.one_torso:
-            raise UserError(f"{type(self.action).__name__} has no torso that option values could share: leave it out")
+            raise UserError(f"{action} has no torso that option values could share: leave shared_torso out")
+        if self.extension.only_explored and not self.action.explores:
+            raise UserError(
+                f"{extension} holds exploratory actions, and {action} calls none of its actions that: "
+                "use it with DoubleQ, or give this learner another extension policy, such as Uncertain"
+            )
 
     def suits(self, actions: AbstractSpace) -> bool:
         """Whether it can act in an environment with these actions."""

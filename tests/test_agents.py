@@ -1,5 +1,6 @@
 """What every agent of the catalogue owes by being listed."""
 
+import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -9,10 +10,10 @@ import pytest
 from helpers.tasks import DISCRETE, tiny_task
 from helpers.trees import assert_same, lane_of, on_host
 from tenuto import agents, settings
-from tenuto.actions import Uniform
+from tenuto.actions import DDPG, SAC, TD3, BootstrappedQ, Uniform
 from tenuto.agents import Agent
 from tenuto.errors import UserError
-from tenuto.extensions import AbstractLearnedExtension, Joint, Zeta
+from tenuto.extensions import AbstractLearnedExtension, Joint, Uncertain, Zeta
 from tenuto.spaces import Box, Discrete
 from tenuto.trainers.compiled import CompiledProgram
 from tenuto.trainers.program import STAGES
@@ -110,6 +111,25 @@ def test_a_lane_is_the_same_bit_for_bit_beside_one_other_and_in_a_crowd(lives, c
 def test_n_step_targets_with_an_extension_that_does_not_learn_are_refused(extension):
     with pytest.raises(UserError, match="n-step"):
         Agent(extension=extension, n_step=True)
+
+
+@pytest.mark.parametrize("action", [BootstrappedQ(), DDPG(), TD3(), SAC()])
+def test_zeta_is_refused_with_learners_that_call_no_choice_exploratory(action):
+    """Nothing would ever be held: the agent would silently be its base learner."""
+    with pytest.raises(UserError, match=rf"Zeta holds exploratory actions, and {type(action).__name__} .* use it with"):
+        Agent(action, Zeta())
+    assert Agent(action, Uncertain(4)).extension.max_length == 4
+
+
+def test_what_a_learner_says_of_its_exploration_is_what_it_does():
+    """By the catalogue, so that no learner is forgotten. Epsilon is 1: whoever has a coin explores."""
+    for action in {type(entry.agent.action): entry.agent.action for entry in agents.CATALOGUE.values()}.values():
+        choices = Discrete(2) if isinstance(Discrete(2), action.suits) else Box(-1.0, 1.0)
+        small = dataclasses.replace(action, hidden=(2,)) if action.lessons() else action
+        nets, key = small.init(2, choices, jax.random.key(0)), jax.random.key(1)
+        drawn, state = small.draw(key, choices), small.new_episode(key)
+        _, explored = small.act(nets, np.zeros(2, np.float32), state, np.float32(1.0), drawn, choices)
+        assert bool(explored) == action.explores, type(action).__name__
 
 
 def test_unknown_names_are_refused():

@@ -15,6 +15,8 @@ from tenuto.types import Nets, ObsSize, Span
 class AbstractActorCritic(AbstractAction):
     """Its networks have a part `critic`; the least of the critics' values counts."""
 
+    explores = False  # every choice is a little random, none more than the others
+
     @property
     @abstractmethod
     def hidden(self) -> tuple[int, ...]:

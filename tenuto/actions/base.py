@@ -28,6 +28,7 @@ class AbstractAction(eqx.Module):
 
     suits: ClassVar[tuple[type[AbstractSpace], ...]]  # the kinds of choices it can pick from
     one_torso: ClassVar[bool] = False  # whether it reads images by one torso, which an extension policy can share
+    explores: ClassVar[bool] = True  # whether it ever calls a choice exploratory
 
     @property
     def target_delay(self) -> int:

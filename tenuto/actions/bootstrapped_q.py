@@ -16,6 +16,7 @@ class BootstrappedQ(AbstractAction):
 
     suits = (Discrete,)
     one_torso = True
+    explores = False  # each head follows its own values
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     heads: int = eqx.field(static=True, default=10)

@@ -29,6 +29,7 @@ class AbstractExtension(eqx.Module):
     """Decides how long a choice is held. Everything takes one sample; callers vmap."""
 
     uses_lam: ClassVar[bool] = False  # whether lengths depend on λ: then it can be set, swept and shown
+    only_explored: ClassVar[bool] = False  # whether only choices that the learner calls exploratory are held
 
     @property
     @abstractmethod

@@ -21,6 +21,8 @@ class Zeta(AbstractExtension):
     the length itself is zeta-distributed.
     """
 
+    only_explored = True
+
     mu: float = 1.25
     longest: int = eqx.field(static=True, default=10)
     extra: int = eqx.field(static=True, default=0)
