@@ -137,6 +137,17 @@ def test_the_window_forgets_what_a_longer_one_remembers() -> None:
     assert (np.asarray(pulls(long, *given)[0])[after:] == 1).all()
 
 
+@pytest.mark.parametrize(("fewest", "lam"), [(1, 1.0), (2, 0.5), (3, 0.0), (9, -0.5)])
+def test_an_arm_of_too_few_pulls_is_not_evaluated_with(fewest: int, lam: float) -> None:
+    """One lucky pull of 9, two of 5, three of 2, four of 1. Where none has enough, the one pulled most often counts."""
+    bandit = SlidingWindowUCB((1.0, 0.5, 0.0, -0.5), window=20, fewest=fewest)
+    memory = bandit.init()
+    assert bandit.best(memory, jnp.float32(7.0)) == 7.0, "before an episode is over, the lambda in force"
+    for arm, returned in [(0, 9.0), *[(1, 5.0)] * 2, *[(2, 2.0)] * 3, *[(3, 1.0)] * 4]:
+        memory = bandit.finish(memory._replace(current=jnp.int32(arm)), jnp.float32(returned))
+    assert bandit.best(memory, jnp.float32(7.0)) == lam
+
+
 def test_a_constant_lambda_never_changes() -> None:
     constant = Constant(-0.5)
     memory, lam = constant.start(constant.init(), constant.draw(jax.random.key(0)))

@@ -142,7 +142,8 @@ FROM_ZERO = np.arange(STEPS, dtype=np.int32)
 @few
 @given(steps=episodes())
 def test_all_whole_options_of_the_last_steps_are_found_and_no_part_of_one(steps: Steps) -> None:
-    """Those that the MDP's end cut too, but not those that the clock did. The ring of 12 + 4 rows is written two and a half times over."""
+    """Those that the MDP's end cut too, but not those that the clock did. The ring of 12 + 4 rows is written two and a
+    half times over."""
     check(CAPACITY, steps, fresh(CAPACITY), FROM_ZERO)
 
 

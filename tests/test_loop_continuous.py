@@ -310,9 +310,11 @@ def test_a_shared_trunk_is_one_net_with_linear_heads_that_differ() -> None:
 # --- the lambda to be judged by --------------------------------------------------------------------------------
 
 
-def test_the_best_lambda_has_the_greatest_mean_in_the_window_without_a_bonus() -> None:
-    """Against a list of all episodes. A great bonus drives the pulls; the best arm knows nothing of it."""
-    bandit = SlidingWindowUCB((1.0, 0.5, 0.0, -0.5), window=12, epsilon=0.3, beta=5.0)
+@pytest.mark.parametrize("fewest", [1, 4])
+def test_the_best_lambda_has_the_greatest_mean_of_enough_pulls_without_a_bonus(fewest: int) -> None:
+    """Against a list of all episodes. A great bonus drives the pulls; the best arm knows nothing of it. Until an arm
+    has been pulled `fewest` times, those that were pulled most often count."""
+    bandit = SlidingWindowUCB((1.0, 0.5, 0.0, -0.5), window=12, epsilon=0.3, beta=5.0, fewest=fewest)
     rng = np.random.default_rng(0)
     returns = (np.repeat(rng.normal(size=(4, 4)) * 2, 20, axis=0) + rng.normal(size=(80, 4))).astype(np.float32)
 
@@ -331,7 +333,8 @@ def test_the_best_lambda_has_the_greatest_mean_in_the_window_without_a_bonus() -
     want = []
     for k, arm in enumerate(arms.tolist()):
         heard = {a: [r for pulled, r in history[-12:] if pulled == a] for a in range(4)}
-        known = [a for a in range(4) if heard[a]]
+        most = max(len(returned) for returned in heard.values())
+        known = [a for a in range(4) if heard[a] and len(heard[a]) >= min(fewest, most)]
         want.append(bandit.arms[max(known, key=lambda a, heard=heard: np.mean(heard[a]))] if known else 9.0)
         history.append((arm, float(returns[k, arm])))
     assert best.tolist() == want

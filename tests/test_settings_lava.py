@@ -98,7 +98,7 @@ def test_lambda_is_cautious_where_it_is_constant(assembled) -> None:
     _, tasks = assembled
     for agent in ("ute-1step", "ute", "full-ensemble"):
         assert tasks[agent].agent.lam == Constant(-1.5)
-    assert tasks["ute-adaptive"].agent.lam == SlidingWindowUCB()
+    assert tasks["ute-adaptive"].agent.lam == SlidingWindowUCB(fewest=1)
 
 
 def test_the_limit_is_a_part_of_the_game(assembled) -> None:

@@ -38,6 +38,7 @@ ADDED: tuple[tuple[int, str, str, Any], ...] = (
     (3, "Plan", "average", 0.0),
     (3, "SAC", "temperature", 1.0),
     (4, "Plan", "lookahead", 0),
+    (5, "SlidingWindowUCB", "fewest", 1),
 )
 # (last version, name of the class, a field that it has no longer)
 GONE: tuple[tuple[int, str, str], ...] = ((3, "Plan", "wide"),)

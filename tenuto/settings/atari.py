@@ -61,8 +61,8 @@ def row(keep: float, bandit: dict[str, object], init: str, hidden: tuple[int, ..
 PAPER_BANDIT: dict[str, object] = {"arms": PAPER_ARMS, "window": 200, "epsilon": 0.2, "beta": 1.0}
 RELEASED_ARMS = (-1.5, -1.0, -0.5, -0.2, 0.0, 0.2, 0.5, 1.0, 1.5)
 ROWS = {
-    "released": row(keep=1.0, bandit=PAPER_BANDIT | {"arms": RELEASED_ARMS}, init="orthogonal", extra=1),
-    "text": row(keep=0.5, bandit=PAPER_BANDIT, init="orthogonal", hidden=(512, 512)),
+    "released": row(keep=1.0, bandit=PAPER_BANDIT | {"arms": RELEASED_ARMS, "fewest": 1}, init="orthogonal", extra=1),
+    "text": row(keep=0.5, bandit=PAPER_BANDIT | {"fewest": 1}, init="orthogonal", hidden=(512, 512)),
     "standard": row(keep=1.0, bandit=PAPER_BANDIT, init="uniform"),
 }
 BATCHES = {"released": 64, "text": 32, "standard": 32}  # of UTE's option values; TempoRL's are 32

@@ -2,6 +2,7 @@
 
 from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.agents import named
+from tenuto.bandit import SlidingWindowUCB
 from tenuto.envs import AbstractEnv, Chain
 from tenuto.errors import demand, unknown
 from tenuto.extensions import SkipQ, Uncertain, Zeta
@@ -24,6 +25,7 @@ TEXT = Row(
         BootstrappedQ: {"hidden": (16, 16), "error": "huber", "keep": 0.5},
         SkipQ: {"before": (16, 16), "embed": 10, "after": (), "error": "huber"},
         Uncertain: {"after": (26, 26), "error": "huber", "keep": 0.5},
+        SlidingWindowUCB: {"fewest": 1},
     },
     plan={"gamma": 0.999, "learning_rate": 5e-4, "target": Periodic(500)},
 )
@@ -32,6 +34,7 @@ RELEASED_UTE = Row(
         DoubleQ: {"hidden": (50, 50), "error": "huber"},
         BootstrappedQ: {"hidden": (50, 50), "error": "huber", "keep": 1.0},
         Uncertain: {"after": (16, 16), "error": "huber", "keep": 1.0},
+        SlidingWindowUCB: {"fewest": 1},
     },
     plan={"gamma": 0.99, "learning_rate": 1e-4, "target": Polyak(0.5), "extension_batch": 128},
     n_step=False,

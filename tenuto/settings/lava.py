@@ -4,6 +4,7 @@ import equinox as eqx
 
 from tenuto.actions import BootstrappedQ, DoubleQ
 from tenuto.agents import named
+from tenuto.bandit import SlidingWindowUCB
 from tenuto.envs import AbstractEnv, Lava
 from tenuto.errors import demand, unknown
 from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
@@ -40,6 +41,7 @@ def row(keep: float, batch: int, n_step: bool) -> Row:
             BootstrappedQ: {**HIDDEN, "keep": keep},
             SkipQ: OPTIONS,
             Uncertain: {**OPTIONS, "keep": keep},
+            SlidingWindowUCB: {"fewest": 1},
         },
         plan={**PLAN, "batch": batch},
         n_step=n_step,

@@ -35,7 +35,7 @@ def row(keep: float, epsilon_greedy: bool, bandit: dict[str, object]) -> Row:
             SAC: {"hidden": HIDDEN},
             SkipQ: OPTIONS,
             Uncertain: {"shared": HIDDEN, "error": "huber", "keep": keep, "epsilon_greedy": epsilon_greedy},
-            SlidingWindowUCB: bandit,
+            SlidingWindowUCB: bandit | {"fewest": 1},
         },
         plan=PLAN,
     )
