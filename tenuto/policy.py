@@ -58,9 +58,12 @@ class Policy:
         try:
             if self._codec is not None:
                 return self._codec.read(obs)
-            array = np.asarray(obs, self._dtype)
+            with np.errstate(invalid="ignore"):
+                array = np.asarray(obs, self._dtype)
             if array.shape != self._shape:
                 raise ValueError(f"the observation has shape {array.shape}, not {self._shape}")
+            if not np.issubdtype(self._dtype, np.floating) and not np.array_equal(array, np.asarray(obs)):
+                raise ValueError(f"the observation has numbers that {self._dtype} cannot hold, or that are not whole")
             size = self.task.env.obs_size
             if not self._shape and isinstance(size, int) and not 0 <= array < size:
                 raise ValueError(f"the observation is {array}, not a number from 0 to {size - 1}")

@@ -1,5 +1,6 @@
 """Gymnasium wrappers for learners of other libraries: environments whose actions have a length."""
 
+import copy
 from typing import Any
 
 import gymnasium
@@ -20,7 +21,9 @@ class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
     - `length`: steps that were taken (fewer if the episode ended);
     - `discounted_reward`: their rewards, discounted by `gamma` within the extension;
     - `discount`: `gamma ** length`, by which to discount what follows;
-    - `inner`: the `observations` and `rewards` of the single steps.
+    - `inner`: the `observations`, `rewards` and `infos` of the single steps. Observations are copies, for some
+      environments write into one array again and again. What the environment says under one of these four names is
+      found in `infos` alone; all else of the last step is in `info` too.
 
     The exact one-step target of such a decision is `discounted_reward + discount * V(next)`, without `V` where it
     terminated.
@@ -45,21 +48,22 @@ class ExtendedActions(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         inner, length = self._read(action)
-        observations, rewards = [], []
+        observations, rewards, infos = [], [], []
         for _ in range(length):
             obs, reward, terminated, truncated, info = self.env.step(np.int64(inner))
-            observations.append(obs)
+            observations.append(copy.deepcopy(obs))
             rewards.append(float(reward))
+            infos.append(dict(info))
             if terminated or truncated:
                 break
         powers = self.gamma ** np.arange(len(rewards))
-        info = dict(info) | {
+        told = dict(info) | {
             "length": len(rewards),
             "discounted_reward": float(powers @ rewards),
             "discount": float(self.gamma ** len(rewards)),
-            "inner": {"observations": observations, "rewards": rewards},
+            "inner": {"observations": observations, "rewards": rewards, "infos": infos},
         }
-        return obs, float(sum(rewards)), bool(terminated), bool(truncated), info
+        return obs, float(sum(rewards)), bool(terminated), bool(truncated), told
 
     def _read(self, action: Any) -> tuple[int, int]:
         """The wrapped environment's action, and the number of steps to hold it."""

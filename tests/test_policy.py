@@ -136,11 +136,24 @@ def test_values_to_sweep_may_come_as_an_array():
     assert [one.lam for one in run] == [-1.0, 0.0, 1.0]
 
 
-@pytest.mark.parametrize("obs", [[1, 1, 0, 0], [1, 1, 0, 0, -1], [1, 1, 0, 0, 300], "right", None], ids=str)
-def test_an_observation_that_a_compiled_environment_cannot_show_is_refused(obs: Any):
-    run = quick("chain-5")
+UNSEEN = [[1, 1, 0, 0], [1, 1, 0, 0, -1], [1, 1, 0, 0, 300], "right", None]
+ROUNDED = [[1, 1, 0.5, 0, 0], np.array([1, 1, 0, 0, -1]), np.array([1, 1, 0, 0, 256.0]), [1, 1, 0, 0, np.nan]]
+
+
+@pytest.fixture(scope="module")
+def on_chain() -> Policy:
+    return quick("chain-5")[0]
+
+
+@pytest.mark.parametrize("obs", UNSEEN + ROUNDED, ids=str)
+def test_an_observation_that_a_compiled_environment_cannot_show_is_refused(on_chain: Policy, obs: Any):
     with pytest.raises(UserError, match="cannot read this"):
-        run[0].decide(obs)
+        on_chain.decide(obs)
+
+
+def test_whole_numbers_may_come_in_any_type(on_chain: Policy):
+    for kind in (list, np.float64, np.int64, np.uint8):
+        assert on_chain.read(kind([1, 1, 0, 0, 0])).tolist() == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("obs", [[0.0] * 3, [[0.0] * 4], "left", None, [np.nan] * 4], ids=str)
@@ -149,7 +162,7 @@ def test_an_observation_that_does_not_fit_the_space_is_refused(small: Run, obs: 
         small[0].decide(obs)
 
 
-@pytest.mark.parametrize("obs", [-1, 4, 99])
+@pytest.mark.parametrize("obs", [-1, 4, 99, 1.5])
 def test_a_discrete_observation_out_of_range_is_refused(small: Run, obs: int):
     with pytest.raises(UserError, match="cannot read this"):
         seeing(spaces.Discrete(4), small).decide(obs)

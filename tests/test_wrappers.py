@@ -96,6 +96,40 @@ def test_an_extended_action_is_its_plain_steps(
             over = terminated or truncated
 
 
+class Reuses(Script):
+    """Shows the same arrays again and again, and has a length and a discount of its own to tell."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        self.shown = {"a": np.zeros(2, np.float32)}
+        super().reset(seed=seed)
+        return self.shown, {}
+
+    def observe(self) -> Any:
+        self.shown["a"][:] = self.time
+        return self.shown
+
+    def told(self) -> dict[str, Any]:
+        return {"length": 10 * self.time, "discount": "none", "inner": self.time}
+
+
+def test_observations_of_single_steps_are_kept_where_the_environment_reuses_its_arrays():
+    env = ExtendedActions(Reuses(), 3)
+    env.reset()
+    seen = env.step([0, 3])[4]["inner"]["observations"]
+    assert [one["a"].tolist() for one in seen] == [[1, 1], [2, 2], [3, 3]]
+
+
+def test_what_the_environment_tells_under_the_wrappers_names_is_kept_step_by_step():
+    env = ExtendedActions(Reuses(), 2, gamma=0.5)
+    env.reset()
+    info = env.step([0, 2])[4]
+    assert (info["length"], info["discount"]) == (2, 0.25)
+    assert info["inner"]["infos"] == [
+        {"length": 10, "discount": "none", "inner": 1},
+        {"length": 20, "discount": "none", "inner": 2},
+    ]
+
+
 def test_its_target_is_exact_by_a_hand_worked_example():
     env = ExtendedActions(Script([1.0, 2.0, 4.0, 8.0]), 3, gamma=0.5)
     env.reset()

@@ -25,7 +25,9 @@ class SoftActorCritic(NamedTuple):
 class SAC(AbstractActorCritic):
     """The actor's outputs are a normal distribution, which `Box.aim` bends into the box.
 
-    Entropy is counted in the box scaled to -1..1, and aimed at minus one per action number (the authors' rule).
+    Entropy is counted in the box scaled to -1..1, and aimed at minus one per action number (the authors' rule). It is
+    paid for each decision, not for each step, so with an extension policy short options collect it more often than long
+    ones: option values lean to short lengths while it is positive, to long ones where it is negative (as it is aimed).
     """
 
     suits = (Box,)
