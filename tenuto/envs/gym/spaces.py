@@ -226,7 +226,7 @@ def _refuse_other_numbers(space: theirs.Space, obs: Any) -> None:
     elif isinstance(space, theirs.Discrete | theirs.MultiDiscrete):
         most = space.n if isinstance(space, theirs.Discrete) else space.nvec
         number = np.asarray(obs) - space.start
-        if number.shape != np.shape(most) or not np.all((number >= 0) & (number < most) & (number % 1 == 0)):
+        if number.shape != np.shape(most) or not np.all((number >= 0) & (number < most) & (number == np.floor(number))):
             raise ValueError(f"{_short(obs)} is not one of {space}")
 
 
