@@ -11,7 +11,7 @@ import pytest
 from jaxtyping import Array
 
 from helpers.actor_critics import quick
-from helpers.tabular import MDP, Table, learned, remembering, tabular
+from helpers.tabular import MDP, Table, episodes, learned, remembering, tabular
 from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, same
 from tenuto import loop
@@ -38,7 +38,7 @@ def random_numbers(nets: Any, seed: int) -> Any:
 def taught(agent: Agent, space: AbstractSpace) -> Brain:
     """What the agent learns in three updates from all experience, begun with the same random numbers."""
     task = tabular(agent, SOME.gamma, Table(space))
-    lane, t = remembering(task, SOME)
+    lane, t = remembering(task, episodes(SOME))
     action, extension = random_numbers(lane.brain.action, 0), random_numbers(lane.brain.extension, 1)
     lane = lane._replace(brain=lane.brain._replace(action=action, target=action, extension=extension))
     for _ in range(3):
@@ -79,7 +79,7 @@ def test_identical_heads_are_of_one_mind_whatever_lambda() -> None:
     """They stay identical, for they learn towards one goal, so lengths and n-step targets are those of λ = 0."""
     agent, found = Agent(DoubleQ((4,)), Uncertain(J, heads=2, keep=1.0, after=(4,)), n_step=True), []
     task = tabular(agent, SOME.gamma)
-    lane, t = remembering(task, SOME)
+    lane, t = remembering(task, episodes(SOME))
     action, head = random_numbers(lane.brain.action, 0), random_numbers(lane.brain.extension, 1)
     twins = jax.tree.map(lambda x: np.stack([x[0], x[0]]), head)
     lane = lane._replace(brain=lane.brain._replace(action=action, target=action, extension=twins))

@@ -18,8 +18,10 @@ from helpers.tabular import (
     NEVER,
     PAIRS,
     J,
+    Table,
     best_values,
     counts,
+    episodes,
     holding,
     last_weights,
     learned,
@@ -28,11 +30,13 @@ from helpers.tabular import (
     option_values,
     remembering,
     tabular,
+    whole_options,
 )
-from tenuto.actions import BootstrappedQ, DoubleQ
+from tenuto.actions import DDPG, BootstrappedQ, DoubleQ
 from tenuto.agents import Agent
-from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Lane, Task
+from tenuto.spaces import Box
 
 SQUARED: Any = {"error": "squared"}  # of Huber's error the fixed point is no mean
 Q = DoubleQ(hidden=(), **SQUARED)
@@ -107,7 +111,7 @@ def test_at_exact_values_an_update_is_none(name: str) -> None:
     @given(mdp=mdps(chance=name not in MASKED, random_ends=name not in SURE_ENDS))
     def check(mdp: MDP) -> None:
         task = tabular(agent, mdp.gamma)
-        lane, t = remembering(task, mdp)
+        lane, t = remembering(task, episodes(mdp))
         values = exact(agent, mdp)
         at = values._replace(extension=values.extension + hair)
         assert size(gradients(task, with_values(lane, at), t)) < 1e-5
@@ -137,7 +141,7 @@ def test_an_update_brings_the_values_of_what_was_seen_nearer_by_the_discount(nam
     @given(mdp=mdps(random_ends=name not in SURE_ENDS), seed=st.integers(0, 99))
     def check(mdp: MDP, seed: int) -> None:
         task, rng = tabular(agent, mdp.gamma), np.random.default_rng(seed)
-        lane, t = remembering(task, mdp)
+        lane, t = remembering(task, episodes(mdp))
         want, number = exact(agent, mdp), seen(agent, mdp)
         values = Tables(*(np.where(n, x + rng.normal(size=x.shape), x) for x, n in zip(want, number, strict=True)))
         first = off = np.abs(values.action - want.action).max()
@@ -179,8 +183,31 @@ def test_where_ends_are_random_an_option_is_taken_for_the_mean_of_those_that_las
     ends = np.broadcast_to([True, False], shape)
     mdp = MDP(np.zeros(shape, np.int32), np.ones(shape, np.float32), ends, 0.5)
     task = tabular(AGENTS["temporl"], mdp.gamma)
-    lane, t = remembering(task, mdp)
+    lane, t = remembering(task, episodes(mdp))
     worth = np.full((3, 2), 4 / 3)
     seen_so, truly = (np.tile(x, (PAIRS, 1)) for x in ([4 / 3, 5 / 3, 11 / 6], [4 / 3] * 3))
     assert size(gradients(task, with_values(lane, Tables(worth, seen_so)), t)) < 1e-6
     assert (gradients(task, with_values(lane, Tables(worth, truly)), t).extension[0, 1:] < -1e-3).all()
+
+
+@few
+@given(mdp=mdps(chance=False))
+def test_figars_critic_says_what_its_actors_distribution_of_lengths_brings(mdp: MDP) -> None:
+    """An actor of zeros, to which all lengths are equally likely: V is the mean over lengths of what an option brings.
+    What the clock left of options is no sample of it."""
+    value, change = np.zeros(3), 1.0
+    while change > 1e-12:
+        new = np.mean([option_value(mdp, value, length)[:, 0] for length in range(1, J + 1)], axis=0)
+        value, change = new, np.abs(new - value).max()
+    task = tabular(Agent(DDPG(hidden=()), Figar(J)), mdp.gamma, Table(Box([-1.0], [1.0])))
+    lane, t = remembering(task, whole_options(mdp))
+
+    def critics_gradient(values: np.ndarray) -> np.ndarray:
+        blank = lane.brain.action
+        table = np.concatenate([values, np.zeros(1 + J)])[:, None]  # the action and the chances count nothing
+        nets = blank._replace(critic=holding(blank.critic, table))
+        brain = learned(task, lane._replace(brain=lane.brain._replace(action=nets, target=nets)), np.int32(t)).brain
+        return np.asarray(last_weights(first_gradient(brain.action_optimisers[0])))[0, 0]
+
+    assert np.abs(critics_gradient(value)).max() < 1e-5
+    assert critics_gradient(value + np.eye(3)[0])[0] > 1e-3

@@ -1,6 +1,6 @@
 """Random small MDPs: their values by dynamic programming, all of their experience, and networks that are tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -17,6 +17,7 @@ from helpers.actor_critics import quick
 from tenuto import loop
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
+from tenuto.extensions import Figar
 from tenuto.loop import Lane, Task
 from tenuto.plan import Plan, Polyak
 from tenuto.replay import Drawn, Replay
@@ -103,6 +104,7 @@ class Steps(NamedTuple):
 
     before: Any
     action: Any
+    length: Any  # that its option was to have
     done: Any
     reward: Any
     after: Any
@@ -110,19 +112,36 @@ class Steps(NamedTuple):
     truncated: Any
 
 
+def walk(mdp: MDP, state: int, action: int, length: int, outcomes: tuple[int, ...]) -> list[Steps]:
+    """An option is begun; the clock cuts after as many steps as there are outcomes, if the MDP does not end before."""
+    rows = []
+    for done, outcome in enumerate(outcomes, 1):
+        at = state, action, outcome
+        state, over = int(mdp.to[at]), bool(mdp.ends[at])
+        rows.append(
+            Steps(at[0], action, length, done, float(mdp.reward[at]), state, over, truncated=done == len(outcomes))
+        )
+        if over:
+            break
+    return rows
+
+
 def episodes(mdp: MDP) -> Iterator[list[Steps]]:
     """Every sequence of outcomes once, so that means over spans are expectations. An option of J steps is begun, which
     the clock cuts after one, two or all of them. Episodes that end early come once for each sequence they stand for."""
     for cut in range(1, J + 1):
         for state, action, outcomes in product(range(STATES), range(ACTIONS), product(range(OUTCOMES), repeat=cut)):
-            rows, now = [], state
-            for done, outcome in enumerate(outcomes, 1):
-                at = now, action, outcome
-                now, over = int(mdp.to[at]), bool(mdp.ends[at])
-                rows.append(Steps(at[0], action, done, float(mdp.reward[at]), now, over, done == cut))
-                if over:
-                    break
-            yield rows
+            yield walk(mdp, state, action, J, outcomes)
+
+
+def whole_options(mdp: MDP) -> Iterator[list[Steps]]:
+    """Of the first action and the first outcomes: an option of each length from each state, and beside it all that the
+    clock could leave of it."""
+    for state, length in product(range(STATES), range(1, J + 1)):
+        for cut in range(1, length + 1):
+            rows = walk(mdp, state, 0, length, (0,) * cut)
+            if cut == length or not rows[-1].terminated:
+                yield rows
 
 
 def counts(mdp: MDP, lengths: tuple[int, ...]) -> np.ndarray:
@@ -142,7 +161,7 @@ def counts(mdp: MDP, lengths: tuple[int, ...]) -> np.ndarray:
 def told(replay: Replay, steps: Steps) -> Replay:
     def one(replay: Replay, row: Any) -> tuple[Replay, None]:
         t, now = row
-        option = Option(now.action, now.action, length=jnp.int32(J), done=now.done)
+        option = Option(now.action, now.action, now.length, now.done)
         step = TimeStep(now.after, now.reward, now.terminated, now.truncated)
         return replay.add(t, now.before, option, step), None
 
@@ -200,16 +219,19 @@ def tabular(agent: Agent, gamma: float, env: Table = Table()) -> Task:
     return Task(agent, env, plan)
 
 
-def remembering(task: Task, mdp: MDP) -> tuple[Lane, int]:
-    """A lane with all experience of the MDP, its networks all zeros, and its clock."""
+def remembering(task: Task, told_of: Iterable[list[Steps]]) -> tuple[Lane, int]:
+    """A lane with this experience, its networks all zeros, and its clock."""
     shape = jax.eval_shape(loop.start, task, jax.random.key(0))._replace(step_key=(), learn_key=())
     lane = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
-    rows = [row for episode in episodes(mdp) for row in episode]
+    rows = [row for episode in told_of for row in episode]
     padded = rows + [rows[0]] * (STEPS - len(rows))  # after the clock: nobody knows them
-    kinds = (np.int32, np.int32, np.int32, np.float32, np.int32, bool, bool)
+    kinds = (np.int32, np.int32, np.int32, np.int32, np.float32, np.int32, bool, bool)
     steps = Steps(*(np.array(x, kind) for x, kind in zip(zip(*padded, strict=True), kinds, strict=True)))
     ring = lane.replay.choice
-    steps = steps._replace(action=steps.action.reshape(-1, *[1] * (ring.ndim - 1)).astype(ring.dtype))
+    choices = steps.action.reshape(-1, *[1] * (ring.ndim - 1)).astype(ring.dtype)
+    if isinstance(task.agent.extension, Figar):  # an action of 0, and all lengths equally likely
+        choices = np.broadcast_to(np.float32([0.0] + [1 / J] * J), (STEPS, 1 + J))
+    steps = steps._replace(action=choices)
     keys = {"step_key": jax.random.key(0), "learn_key": jax.random.key(1)}
     return lane._replace(**keys, replay=told(lane.replay, steps)), len(rows)
 
