@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from helpers.actor_critics import first_gradient
 from helpers.tabular import (
+    ACTS,
     MDP,
     NEVER,
     PAIRS,
@@ -193,11 +194,11 @@ def test_where_ends_are_random_an_option_is_taken_for_the_mean_of_those_that_las
 @few
 @given(mdp=mdps(chance=False))
 def test_figars_critic_says_what_its_actors_distribution_of_lengths_brings(mdp: MDP) -> None:
-    """An actor of zeros, to which all lengths are equally likely: V is the mean over lengths of what an option brings.
-    What the clock left of options is no sample of it."""
+    """All lengths are equally likely to this actor: V is the mean over lengths of what an option brings. What the clock
+    left of options is no sample of it. (The critic reads the state alone, so one number stands for every action.)"""
     value, change = np.zeros(3), 1.0
     while change > 1e-12:
-        new = np.mean([option_value(mdp, value, length)[:, 0] for length in range(1, J + 1)], axis=0)
+        new = np.mean([option_value(mdp, value, length)[range(3), ACTS] for length in range(1, J + 1)], axis=0)
         value, change = new, np.abs(new - value).max()
     task = tabular(Agent(DDPG(hidden=()), Figar(J)), mdp.gamma, Table(Box([-1.0], [1.0])))
     lane, t = remembering(task, whole_options(mdp))

@@ -26,6 +26,7 @@ from tenuto.types import Option, TimeStep
 
 STATES, ACTIONS, OUTCOMES, J = 3, 2, 2, 3
 PAIRS = STATES * ACTIONS
+ACTS = (0, 1, 0)  # what a policy does in each state
 # For each state, action and number of steps after which the clock cuts: all sequences of so many outcomes.
 STEPS = PAIRS * sum(cut * OUTCOMES**cut for cut in range(1, J + 1))
 SPANS = PAIRS * sum(cut * (cut + 1) // 2 * OUTCOMES**cut for cut in range(1, J + 1))
@@ -135,11 +136,11 @@ def episodes(mdp: MDP) -> Iterator[list[Steps]]:
 
 
 def whole_options(mdp: MDP) -> Iterator[list[Steps]]:
-    """Of the first action and the first outcomes: an option of each length from each state, and beside it all that the
-    clock could leave of it."""
+    """An option of each length from each state, and beside it all that the clock could leave of it. Every state has an
+    action of its own (`ACTS`), so that it matters how long one is held; outcomes are not left to chance."""
     for state, length in product(range(STATES), range(1, J + 1)):
         for cut in range(1, length + 1):
-            rows = walk(mdp, state, 0, length, (0,) * cut)
+            rows = walk(mdp, state, ACTS[state], length, (0,) * cut)
             if cut == length or not rows[-1].terminated:
                 yield rows
 
