@@ -3,7 +3,8 @@
     python findings/long_run.py --minutes 60
 
 Samples of the resident memory are kept in results/findings/long_run.json, with a figure beside it. The last line of the
-output is one JSON object: megabytes after a tenth of the time and at the end, and what the records of the episodes between take.
+output is one JSON object: megabytes after a tenth of the time and at the end, and what the records of the episodes
+between take.
 """
 
 import json
