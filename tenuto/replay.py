@@ -236,7 +236,8 @@ class Replay(eqx.Module):
         return drawn._replace(found=drawn.found & self.seen.knows(self.ending[drawn.end % self.rows]))
 
     def _shown(self, end: Int[Array, " num"], length: Int[Array, " num"]) -> Bool[Array, " num"]:
-        """Whether these spans show an option that can be chosen: what the clock cut does not, if it is no whole one."""
+        """Whether these spans show an option that can be chosen: what the clock cut does not, if it is no whole one.
+        (Where ends are random, those that ended are thus too many among the samples from shortly before the clock.)"""
         listed = (length[:, None] == jnp.asarray(self.lengths)).any(1)
         return listed | (self.ending[end % self.rows] != TRUNCATED)
 
