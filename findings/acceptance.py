@@ -24,6 +24,7 @@ import numpy as np
 import tyro
 from scipy import stats as scipy_stats
 
+from tenuto import files
 from tenuto.report import stats
 from tenuto.runs import records, runner, storage
 from tenuto.runs.jobs import job_for
@@ -142,7 +143,7 @@ def main(options: Options) -> int:
         scores = {case.name: train(case, options.seeds or 200, 0) for case in CASES}
         KEPT.parent.mkdir(parents=True, exist_ok=True)
         rows = (f"{json.dumps(name)}: {json.dumps(found)}" for name, found in scores.items())
-        storage.write_text(KEPT, "{\n" + ",\n".join(rows) + "\n}\n")
+        files.write_text(KEPT, "{\n" + ",\n".join(rows) + "\n}\n")
         return 0
     cases = {case.name: changed(case, options.changed) if options.changed else case for case in CASES}
     fresh = {name: train(case, options.seeds or 50, FIRST_FRESH) for name, case in cases.items() if case is not None}
