@@ -26,7 +26,7 @@ from scipy import stats as scipy_stats
 
 from tenuto import files
 from tenuto.report import stats
-from tenuto.runs import records, runner, storage
+from tenuto.runs import records, runner
 from tenuto.runs.jobs import job_for
 from tenuto.runs.records import Records
 from tenuto.trainers.compiled import compiled_env
