@@ -14,7 +14,6 @@ from typing import IO
 
 from tenuto.errors import UserError
 
-MOST_TEXT = 2**28  # bytes of a text file; metrics have a few hundred for each lane and chunk
 LEFT_BEHIND = 3600.0  # seconds after which a temporary file in a shared folder has no writer any more
 
 
@@ -27,18 +26,18 @@ def open_plain(path: Path) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """The content of a plain file of at most so many bytes."""
+def read_bytes(path: Path, most: int | None = None) -> bytes:
+    """The content of a plain file, of at most so many bytes if a number is given."""
     with open_plain(path) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        found = file.read(-1 if most is None else most + 1)
+    if most is not None and len(found) > most:
         raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
     return found
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int | None = None) -> str:
     """The text of a plain file; bytes that are no text are replaced."""
-    return read_bytes(path, MOST_TEXT).decode(errors="replace")
+    return read_bytes(path, most).decode(errors="replace")
 
 
 def append(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from tenuto.files import open_plain, read_text, write_whole
 
 FORMAT = 6  # of files; `layout.py` translates older ones
 SEALED = 6  # from this format on, JSON files of a run have a checksum, and all its files name the run they belong to
+MOST_JSON = 2**28  # bytes of a description; one of 100,000 lanes has a tenth of that
 _HEADER = "__tenuto__"
 # Exceptions of NumPy and zipfile on a file that was cut or changed.
 _UNREADABLE = (
@@ -47,7 +48,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(read_text(path))
+        return json.loads(read_text(path, MOST_JSON))
     except (OSError, ValueError, RecursionError) as problem:
         raise damaged(path, problem) from None
 
