@@ -124,7 +124,7 @@ GUARDS = (
     Guard(
         "B7 pipes",
         FILES,
-        "if not stat.S_ISREG(os.fstat(descriptor).st_mode):\n        os.close",
+        "if not stat.S_ISREG(mode):\n        os.close",
         "if False:\n        os.close",
         "pipe",
     ),
@@ -141,7 +141,7 @@ GUARDS = (
     ),
     Guard("B8 temporary files", FOLDERS, "        files.tidy(folder)\n", "", "was_writing"),
     Guard("B9 no figures", "tenuto/cli/train.py", "and not left_to_do(command.dir)", "", "after_its_summary"),
-    Guard("B9 checkpoint left", RUNNER, "    if (folder / CHECKPOINT).exists():", "    if False:", "after_its_summary"),
+    Guard("B9 checkpoint left", RUNNER, "    if folders.left_over(folder):", "    if False:", "after_its_summary"),
     Guard(
         "B11 no home",
         "tenuto/trainers/devices.py",

@@ -5,6 +5,7 @@ ends. None of them is followed or waited for.
 """
 
 import errno
+import io
 import os
 import stat
 import time
@@ -17,12 +18,14 @@ from tenuto.errors import UserError
 LEFT_BEHIND = 3600.0  # seconds after which a temporary file in a shared folder has no writer any more
 
 
-def open_plain(path: Path) -> IO[bytes]:
+def open_plain(path: Path) -> io.BufferedReader:
     """Open a plain file for reading; an OSError for a pipe or a device, which might never end."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a plain file", str(path))
+        reason = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a plain file"
+        raise OSError(errno.EINVAL, reason, str(path))
     return os.fdopen(descriptor, "rb")
 
 

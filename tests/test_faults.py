@@ -382,10 +382,12 @@ def test_a_run_killed_after_its_summary_gets_its_figures_and_loses_its_checkpoin
     capsys: pytest.CaptureFixture[str], run: Path
 ):
     (run / "checkpoint.npz").write_bytes(b"left")
+    (run / ".lock").touch()
     tenuto_says(capsys, "resume", run)
     assert (run / "learning.png").exists()
     assert (run / "lengths.png").exists()
     assert not (run / "checkpoint.npz").exists()
+    assert not (run / ".lock").exists()
     before = snapshot(run)
     assert "nothing to resume" in complaint(capsys, "resume", run)
     assert snapshot(run) == before

@@ -131,7 +131,7 @@ def test_until_the_warm_ups_end_choices_and_lengths_are_uniform_and_then_the_age
 LIMIT, EPISODES, SEEDS = 7, 3, (11, 3, 5, 8)
 ROUND, STILL = 14, 20  # steps between updates, and steps of warm-up: not a whole number of rounds
 SWINGER = Task(
-    Agent(DDPG((4,), noise=0.1), Joint((2,)), SlidingWindowUCB((1.5, -1.5), 20)),
+    Agent(DDPG((4,), noise=0.1), Joint((2,)), SlidingWindowUCB((1.5, -1.5), 20, fewest=1)),
     Pendulum(time_limit=LIMIT),
     Plan(learning_rate=0.05, target=Polyak(0.1), warmup=STILL, learn_every=ROUND, capacity=64, batch=4),
 )

@@ -19,7 +19,6 @@ from tenuto.envs import AbstractEnv, registry
 from tenuto.errors import UserError
 from tenuto.runs import folders, needs, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
-from tenuto.runs.layout import CHECKPOINT
 from tenuto.runs.request import FIELDS, Request
 
 
@@ -90,8 +89,8 @@ def draw_figures(folder: Path) -> None:
 
 
 def left_to_do(folder: Path) -> bool:
-    """Whether a finished run lacks its figures, which are drawn last, or still has a checkpoint."""
-    return folders.exists(folder / CHECKPOINT) or not folders.exists(folder / "lengths.png")
+    """Whether a finished run lacks its figures, which are drawn last, or still has what it no longer needs."""
+    return folders.left_over(folder) or not folders.exists(folder / "lengths.png")
 
 
 def refuse_imports(job: Job, folder: Path) -> None:

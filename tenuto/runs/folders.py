@@ -207,6 +207,11 @@ def finished(folder: Path) -> bool:
     return exists(folder / "summary.json")
 
 
+def left_over(folder: Path) -> bool:
+    """Whether the folder of a finished run still holds a checkpoint or a lock."""
+    return exists(folder / layout.CHECKPOINT) or exists(folder / LOCK)
+
+
 def unfinished(folder: Path) -> bool:
     return exists(folder / "config.json") and not finished(folder)
 

@@ -74,8 +74,8 @@ def run(
             if not folders.finished(folder):  # another process may have ended it a moment ago
                 course = Course(job, folder, devices, _logged(folder, note), stop, checkpoint_seconds, track, closing)
                 return course.run(report)
-    if (folder / CHECKPOINT).exists():  # the process was killed before it could remove it
-        with folders.alone_in(folder):
+    if folders.left_over(folder):  # the process was killed before it could remove it
+        with contextlib.suppress(UserError), folders.alone_in(folder):  # or is about to
             (folder / CHECKPOINT).unlink(missing_ok=True)
     return folders.read_summary(folder)
 

@@ -1,6 +1,7 @@
 """Arrays and JSON on disk: whole or not at all, checked when read, and never a pickle."""
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -8,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,7 +106,7 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any], int]:
     return arrays, header["about"], header["format"]
 
 
-def _refuse_hidden_size(file: IO[bytes]) -> None:
+def _refuse_hidden_size(file: io.BufferedReader) -> None:
     """Refuse an archive that holds more than the file has bytes: ours are not compressed, and each array is as large
     as its header says."""
     size = file.seek(0, os.SEEK_END)
