@@ -36,7 +36,7 @@ acceptance: $(VENV)/installed
 	$(BIN)/python findings/acceptance.py
 
 faults: $(VENV)/installed
-	$(BIN)/python findings/faults --out docs/faults.md
+	$(BIN)/python findings/faults --out results/findings/faults.json --page docs/faults.md
 
 docs: $(VENV)/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # not --quiet: it would hide warnings from --strict too

@@ -14,8 +14,10 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -32,11 +34,12 @@ KINDS = {kind.name: kind for module in (ends, meetings, damage, fuzz) for kind i
 MOST_TOLD = 5  # things that broke, of a kind
 PAGE = """# Faults
 
-What was done to runs on purpose, and what came of it: made by `make faults` ({machine}, {minutes} minutes, seed
-{seed}). A trial holds if nothing is lost (a run that goes on ends bit for bit as one that nothing disturbed), nothing
-is silently wrong (a changed file is refused, or what is read is the same), nothing of a stranger's is executed, and no
-command ends in a traceback. Metrics (`metrics.jsonl`, `metrics.csv`, `log.txt`) are plain text without a checksum:
-changes in them are not noticed, and nothing is computed from them. Atari games are not among the environments.
+What was done to runs on purpose, and what came of it: made by `make faults` ({machine}, {minutes} minutes
+in all, seed {seed}; [as data](../results/findings/faults.json)). A trial holds if nothing is lost (a run that goes on
+ends bit for bit as one that nothing disturbed), nothing is silently wrong (a changed file is refused, or what is read
+is the same), nothing of a stranger's is executed, and no command ends in a traceback. Metrics (`metrics.jsonl`,
+`metrics.csv`, `log.txt`) are plain text without a checksum: changes in them are not noticed, and nothing is computed
+from them. Atari games are not among the environments.
 
 | what | tried | held | broke |
 |---|---:|---:|---|
@@ -53,7 +56,9 @@ class Options:
     seed: int = 0
     """Of what is chosen at random."""
     out: Path | None = None
-    """A page to write the table to."""
+    """A file to keep the numbers in, kind by kind; the others that it holds stay."""
+    page: Path | None = None
+    """A page to write the table to, of all that is kept in --out."""
 
 
 def tried(kind: Kind, options: Options, place: Path) -> list[str]:
@@ -70,26 +75,41 @@ def tried(kind: Kind, options: Options, place: Path) -> list[str]:
     return outcomes
 
 
+def keep(found: Mapping[str, Mapping[str, Any]], options: Options) -> None:
+    """Add these numbers to those that are kept, and write the page of all of them."""
+    assert options.out is not None
+    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
+    kept = {name: (kept | dict(found))[name] for name in KINDS if name in kept or name in found}
+    files.write_text(options.out, json.dumps(kept, indent=1) + "\n")
+    if options.page is not None:
+        machine = f"{os.cpu_count()} CPU cores, {platform.system()}, Python {platform.python_version()}"
+        rows = [
+            f"| {name}: {KINDS[name].does} | {of['tried']:,} | {of['tried'] - of['broke']:,} | "
+            f"{'; '.join(of['said']).replace('|', '/') or 'nothing'} |"
+            for name, of in kept.items()
+        ]
+        minutes = round(sum(of["minutes"] for of in kept.values()))
+        page = PAGE.format(machine=machine, minutes=minutes, seed=options.seed, rows="\n".join(rows))
+        files.write_text(options.page, page)
+
+
 def main(options: Options) -> int:
     for name in options.kinds:
         demand("kind", name, KINDS, f"known: {', '.join(KINDS)}")
-    began, rows, found = time.monotonic(), [], {}
+    found: dict[str, dict[str, Any]] = {}
     for name in options.kinds or KINDS:
         kind = KINDS[name]
         print(f"{name}: {kind.does}", flush=True)
+        began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="faults-") as place:
             outcomes = tried(kind, options, Path(place))
         broke = [outcome for outcome in outcomes if outcome != HELD]
-        found[name] = {"tried": len(outcomes), "broke": len(broke)}
-        words = dict.fromkeys(" ".join(b.replace("|", "/").split())[:100] for b in broke[:MOST_TOLD])
-        said = "; ".join(words) or "nothing"
-        rows.append(f"| {name}: {kind.does} | {len(outcomes):,} | {len(outcomes) - len(broke):,} | {said} |")
+        said = list(dict.fromkeys(" ".join(outcome.split())[:100] for outcome in broke[:MOST_TOLD]))
+        minutes = round((time.monotonic() - began) / 60, 1)
+        found[name] = {"tried": len(outcomes), "broke": len(broke), "said": said, "minutes": minutes}
         print(f"  {len(outcomes)} tried, {len(broke)} broke", flush=True)
-    if options.out is not None:
-        machine = f"{os.cpu_count()} CPU cores, {platform.system()}, Python {platform.python_version()}"
-        minutes = round((time.monotonic() - began) / 60)
-        page = PAGE.format(machine=machine, minutes=minutes, seed=options.seed, rows="\n".join(rows))
-        files.write_text(options.out, page)
+        if options.out is not None:
+            keep(found, options)
     print(json.dumps({"name": "faults", "seed": options.seed, "kinds": found}))
     return int(any(numbers["broke"] for numbers in found.values()))
 
