@@ -450,3 +450,14 @@ def test_the_seconds_to_the_first_number_and_the_speed_on_minatar_are_those_kept
     said = " ".join(SPEED.split())
     assert f"`ddqn` make {ddqn['env_steps_per_s']:,} env steps/s in sum, PyTorch {ddqn['torch_steps_per_s']:,}," in said
     assert f"option values too, {ute['env_steps_per_s']}." in said
+
+
+def test_the_page_on_faults_has_the_numbers_that_are_kept_and_nothing_broke():
+    page = (ROOT / "docs" / "faults.md").read_text()
+    kept = json.loads((ROOT / "results" / "findings" / "faults.json").read_text())
+    assert len(kept) >= 16
+    for name, of in kept.items():
+        assert re.search(rf"\| {re.escape(name)}: [^|]+ \| {of['tried']:,} \| {of['tried']:,} \| nothing \|", page), (
+            name
+        )
+        assert of["broke"] == 0

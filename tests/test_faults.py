@@ -242,6 +242,21 @@ def test_numbers_that_are_not_finite_are_refused_in_a_line(lam: Any):
     assert "--lam must be finite numbers" in refused(lambda: job_for("chain-5", "ute", lam=lam))
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"schedule": {"is": "x"}}, "--schedule must be a name"),
+        ({"schedule": [1.0]}, "--schedule must be a name"),
+        ({"setting": 10**30}, "--setting must be a name"),
+        ({"scale_observations": "no"}, "--scale-observations must be True or False"),
+        ({"seeds": None}, "--seeds must be a whole number"),
+    ],
+    ids=str,
+)
+def test_arguments_of_another_kind_are_refused_in_a_line(asked: dict[str, Any], said: str):
+    assert said in refused(lambda: job_for("chain-5", "ute", **asked))
+
+
 @pytest.mark.parametrize("name", ["config.json", "summary.json"])
 def test_json_that_is_too_deep_is_refused_in_a_line(run: Path, name: str):
     (run / name).write_text(DEEP)

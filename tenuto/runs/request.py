@@ -184,6 +184,8 @@ class Request(Asked):
 
 FIELDS = {field.name: field for field in dataclasses.fields(Request)}
 NAMED = ("env", "schedule")
+TEXTS = ("agent", "setting", "precision")
+FLAGS = tuple(name for name, field in FIELDS.items() if isinstance(field.default, bool))
 SCALARS: dict[str, Set] = {name: field.metadata["set"] for name, field in FIELDS.items() if "set" in field.metadata}
 SWEPT = (*NAMED, *SCALARS)
 LEAST: dict[str, int] = {name: field.metadata["least"] for name, field in FIELDS.items() if "least" in field.metadata}
@@ -208,6 +210,14 @@ def help_of(kind: type) -> dict[str, str]:
 def plain(request: Request) -> Request:
     """The request in plain types: numbers as tuples of floats, names as a name or a tuple, JSON as text."""
     changed: dict[str, Any] = {}
+    for name in (*TEXTS, *NAMED):
+        value = getattr(request, name)
+        several = name in NAMED and isinstance(value, list | tuple)
+        if value is not None and not all(isinstance(x, str) for x in (value if several else [value])):
+            raise UserError(f"{flag(name)} must be a name, not {str(value)[:80]}")
+    for name in FLAGS:
+        if not isinstance(getattr(request, name), bool):
+            raise UserError(f"{flag(name)} must be True or False, not {str(getattr(request, name))[:80]}")
     for name in NAMED:
         value = getattr(request, name)
         if isinstance(value, list | tuple):
@@ -217,7 +227,7 @@ def plain(request: Request) -> Request:
             changed[name] = distinct if len(distinct) > 1 else distinct[0]
     for name in LEAST:
         value = getattr(request, name)
-        if value is not None:
+        if value is not None or FIELDS[name].default is not None:
             changed[name] = _whole_number(name, value)
     for name in SCALARS:
         changed[name] = _numbers(name, getattr(request, name))
@@ -232,7 +242,7 @@ def _whole_number(name: str, value: Any) -> int:
             return number
     except (AttributeError, TypeError):
         pass
-    raise UserError(f"{flag(name)} must be a whole number, not {value!r}")
+    raise UserError(f"{flag(name)} must be a whole number, not {value!r}"[:200])
 
 
 def _numbers(name: str, given: Any) -> tuple[float, ...] | None:
