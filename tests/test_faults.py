@@ -275,6 +275,16 @@ def test_a_header_that_is_no_object_is_refused(tmp_path: Path):
     assert "x.npz" in refused(storage.load, tmp_path / "x.npz")
 
 
+@pytest.mark.parametrize("name", ["returns", "count", "lengths", "evaluation_returns", "clock"])
+def test_records_that_do_not_fit_together_are_refused(run: Path, name: str):
+    arrays, about, _ = storage.load(run / "records.npz")
+    for forged in (np.zeros((1, 2, 3, 4)), np.zeros(arrays[name].shape, "U3"), np.zeros((*arrays[name].shape, 1))):
+        storage.save(run / "records.npz", arrays | {name: forged}, about)
+        assert "records.npz" in refused(tenuto.load, run)
+    storage.save(run / "records.npz", arrays | {"count": arrays["count"] + 1}, about)
+    assert "not there" in refused(tenuto.load, run)
+
+
 def test_a_run_whose_checkpoint_is_gone_says_that_it_begins_again(tmp_path: Path):
     folder, told = tmp_path / "run", list[str]()
     folders.claim(JOB, folder)

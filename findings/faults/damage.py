@@ -1,6 +1,7 @@
 """Files that were changed: by accident (bits, cuts, files of another run), or by somebody who means harm."""
 
 import contextlib
+import copy
 import json
 import os
 import pickle
@@ -148,7 +149,7 @@ def forged(content: Any, rng: np.random.Generator) -> Any:
         if rng.random() < 0.15 and isinstance(inside, dict):
             del inside[last]
         else:
-            inside[last] = JUNK[int(rng.integers(len(JUNK)))]
+            inside[last] = copy.deepcopy(JUNK[int(rng.integers(len(JUNK)))])
     return changed
 
 

@@ -254,8 +254,8 @@ def read_records_so_far(folder: Path) -> Records:
 
 def _records(arrays: Mapping[str, np.ndarray], path: Path) -> Records:
     try:
-        return Records(**arrays)
-    except (KeyError, TypeError, ValueError) as problem:
+        return Records.read(arrays)
+    except (KeyError, TypeError, ValueError, IndexError) as problem:
         raise storage.damaged(path, problem) from None
 
 

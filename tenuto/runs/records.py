@@ -1,5 +1,7 @@
 """Records of training: a row per lane and episode, one per evaluation, and counts per stage."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -25,6 +27,23 @@ class Records:
     def __init__(self, **arrays: np.ndarray):
         self._arrays = _no_evaluations(len(arrays["count"])) | {name: np.asarray(a) for name, a in arrays.items()}
         self._buffers: dict[str, np.ndarray] = {}  # what growing arrays are views of, with room for more
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, np.ndarray]) -> "Records":
+        """Records from a file; a ValueError if its arrays do not fit together."""
+        kept = cls(**arrays)
+        lanes, episodes = kept["returns"].shape
+        evaluations, of_each = len(kept["evaluated"]), kept["evaluation_returns"].shape[-1]
+        shapes: dict[str, tuple[int, ...]] = {column.name: (lanes, episodes) for column in recorded.COLUMNS}
+        shapes |= {"count": (lanes,), "diverged": (lanes,), "clock": (len(kept["clock"]),), "evaluated": (evaluations,)}
+        shapes |= {name: (lanes, STAGES, kept[name].shape[-1]) for name in PER_STAGE}
+        shapes |= {f"evaluation_{name}": (lanes, evaluations, of_each) for name in PER_EVALUATION}
+        for name, shape in (shapes | {"evaluation_lam": (lanes, evaluations)}).items():
+            if kept[name].shape != shape or kept[name].dtype.kind not in "fiu":
+                raise ValueError(f"array {name} is {kept[name].dtype}{kept[name].shape}, not of numbers {shape}")
+        if not ((kept["count"] >= 0) & (kept["count"] <= episodes)).all():
+            raise ValueError("it counts episodes that are not there")
+        return kept
 
     @classmethod
     def empty(cls, lanes: int, max_length: int, places: int) -> "Records":

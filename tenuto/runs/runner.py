@@ -272,9 +272,8 @@ def begin_or_resume(job: Job, program: Program, folder: Path, config: str) -> tu
         return empty, Best(by_steps, {}), 0.0, _lost_note(folder)
     found = layout.read_checkpoint(path, config)
     try:
-        kept = Records(**found.records)
-        len(kept["clock"])
-    except (KeyError, TypeError, ValueError) as problem:
+        kept = Records.read(found.records)
+    except (KeyError, TypeError, ValueError, IndexError) as problem:
         raise storage.damaged(path, problem) from None
     state = storage.tree_from(dict(found.state), program.state_shape(), path)
     notes = program.restore(state, found.t, found.journal)
