@@ -461,3 +461,14 @@ def test_the_page_on_faults_has_the_numbers_that_are_kept_and_nothing_broke():
             name
         )
         assert of["broke"] == 0
+
+
+def test_the_page_on_scaling_has_the_memory_of_the_long_run():
+    page = " ".join((ROOT / "docs" / "scaling.md").read_text().split())
+    kept = json.loads((ROOT / "results" / "findings" / "long_run.json").read_text())
+    first, last = kept["mb_after_a_tenth"], kept["mb_at_the_end"]
+    assert kept["minutes"] >= 60
+    assert f"{kept['episodes']:,} episodes" in page
+    assert f"{first} MB after a tenth of the time to {last} at the end" in page
+    assert f"take {kept['mb_of_records']} of them" in page
+    assert last - first < 2 * kept["mb_of_records"]
