@@ -241,15 +241,14 @@ def test_items_are_games_by_agents_and_always_the_random_one():
 
 def records_of(rng: np.random.Generator, lanes: int, evaluated: list[int]) -> Records:
     shape = (lanes, len(evaluated), 3)
-    return Records(
-        count=np.zeros(lanes, np.int32),
-        steps=np.zeros((lanes, 0), np.int32),
-        evaluated=np.asarray(evaluated, np.int32),
-        evaluation_returns=rng.normal(100, 30, shape).astype(np.float32),
-        evaluation_steps=rng.integers(50, 90, shape, dtype=np.int32),
-        evaluation_decisions=rng.integers(10, 50, shape, dtype=np.int32),
-        evaluation_lam=np.zeros(shape[:2], np.float32),
-    )
+    made = {
+        "evaluated": np.asarray(evaluated, np.int32),
+        "evaluation_returns": rng.normal(100, 30, shape).astype(np.float32),
+        "evaluation_steps": rng.integers(50, 90, shape, dtype=np.int32),
+        "evaluation_decisions": rng.integers(10, 50, shape, dtype=np.int32),
+        "evaluation_lam": np.zeros(shape[:2], np.float32),
+    }
+    return Records(**Records.empty(lanes, 10, 1).arrays() | made)
 
 
 @emulator
