@@ -30,7 +30,7 @@ def open_plain(path: Path) -> io.BufferedReader:
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """The content of a plain file, of at most so many bytes if a number is given."""
+    """The content of a plain file; an OSError if it is larger than `most` bytes."""
     with open_plain(path) as file:
         found = file.read(-1 if most is None else most + 1)
     if most is not None and len(found) > most:
@@ -85,8 +85,8 @@ def is_temporary(path: Path) -> bool:
 
 
 def tidy(folder: Path, older_than: float = 0.0) -> None:
-    """Remove what processes that were killed in the middle of a write have left, if it is older than so many seconds:
-    0 where the folder is locked, LEFT_BEHIND where others may be writing."""
+    """Remove what processes that were killed in the middle of a write have left, if it is `older_than` seconds: 0
+    where the folder is locked, LEFT_BEHIND where others may be writing."""
     for path in folder.iterdir():
         try:
             if is_temporary(path) and time.time() - path.lstat().st_mtime >= older_than:
