@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,19 +33,13 @@ from tenuto.errors import UserError, demand
 
 KINDS = {kind.name: kind for module in (ends, meetings, damage, fuzz) for kind in module.KINDS}
 MOST_TOLD = 5  # things that broke, of a kind
-PAGE = """# Faults
-
-What was done to runs on purpose, and what came of it: made by `make faults`, kind by kind
-({machine}; {minutes} minutes in all, seed {seed}; [as data](../results/findings/faults.json)). A trial holds if nothing is lost (a
-run that goes on ends bit for bit as one that nothing disturbed), nothing is silently wrong (a changed file is refused,
-or what is read is the same), nothing of a stranger's is executed, and no command ends in a traceback. Metrics
-(`metrics.jsonl`, `metrics.csv`, `log.txt`) are plain text without a checksum: changes in them are not noticed, and
-nothing is computed from them. Atari games are not among the environments.
-
-| what | tried | held | broke |
-|---|---:|---:|---|
-{rows}
-"""
+WORDS = """What was done to runs on purpose, and what came of it: made by `make faults`, kind by kind ({machine};
+{minutes} minutes in all, seed {seed}; [as data](../results/findings/faults.json)). A trial holds if nothing is lost (a run that
+goes on ends bit for bit as one that nothing disturbed), nothing is silently wrong (a changed file is refused, or what
+is read is the same), nothing of a stranger's is executed, and no command ends in a traceback. Metrics (`metrics.jsonl`,
+`metrics.csv`, `log.txt`) are plain text without a checksum: changes in them are not noticed, and nothing is computed
+from them. Atari games are not among the environments."""
+HEADING = "| what | tried | held | broke |\n|---|---:|---:|---|"
 
 
 @dataclass
@@ -89,7 +84,9 @@ def keep(found: Mapping[str, Mapping[str, Any]], options: Options) -> None:
             for name, of in kept.items()
         ]
         minutes = round(sum(of["minutes"] for of in kept.values()))
-        page = PAGE.format(machine=machine, minutes=minutes, seed=options.seed, rows="\n".join(rows))
+        words = WORDS.format(machine=machine, minutes=minutes, seed=options.seed)
+        wrapped = textwrap.fill(" ".join(words.split()), 120, break_on_hyphens=False)
+        page = "\n".join(["# Faults", "", wrapped, "", HEADING, *rows, ""])
         files.write_text(options.page, page)
 
 
