@@ -35,10 +35,10 @@ KINDS = {kind.name: kind for module in (ends, meetings, damage, fuzz) for kind i
 MOST_TOLD = 5  # things that broke, of a kind
 WORDS = """What was done to runs on purpose, and what came of it: made by `make faults`, kind by kind ({machine};
 {minutes} minutes in all, seed {seed}; [as data](../results/findings/faults.json)). A trial holds if nothing is lost
-(a run that goes on ends bit for bit as one that nothing disturbed), nothing is silently wrong (a changed file is refused,
-or what is read is the same), nothing of a stranger's is executed, and no command ends in a traceback. Metrics (`metrics.jsonl`,
-`metrics.csv`, `log.txt`) are plain text without a checksum: changes in them are not noticed, and nothing is computed
-from them. Atari games are not among the environments."""
+(a run that goes on ends bit for bit as one that nothing disturbed), nothing is silently wrong (a changed file is
+refused, or what is read is the same), nothing of a stranger's is executed, and no command ends in a traceback.
+Metrics (`metrics.jsonl`, `metrics.csv`, `log.txt`) are plain text without a checksum: changes in them are not
+noticed, and nothing is computed from them. Atari games are not among the environments."""
 HEADING = "| what | tried | held | broke |\n|---|---:|---:|---|"
 
 
