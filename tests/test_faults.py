@@ -27,7 +27,7 @@ from helpers.files import snapshot
 from tenuto import UserError, cli, files
 from tenuto.report import curves
 from tenuto.runs import folders, layout, needs, runner, storage
-from tenuto.runs.jobs import Given, Job, changed, job_for, resolve
+from tenuto.runs.jobs import Given, changed, job_for, resolve
 
 JOB = job_for("chain-5", "random", seeds=2, episodes=20)
 OTHER = changed(JOB, first_seed=7)  # of the same shape
@@ -296,22 +296,21 @@ def test_a_run_whose_checkpoint_is_gone_says_that_it_begins_again(tmp_path: Path
 # ---- Code that a run names
 
 
-def gym_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    """An unfinished run whose environment imports a module that raises when it is imported."""
+def stranger_run(folder: Path) -> None:
+    """An unfinished run whose environment names a module of its own."""
     job = job_for("CartPole-v1", "random", seeds=1, steps=10)
     request = {"env": "no_such_module_of_a_stranger:X-v0"}
     folders.claim(job, folder)
     config = storage.read_sealed(folder / "config.json")
     config["hyperparameters"] = {request["env"]: next(iter(config["hyperparameters"].values()))}
     storage.write_sealed(folder / "config.json", config | {"job": config["job"] | request})
-    return job
 
 
 def test_a_module_that_a_run_names_is_imported_only_if_it_is_trusted(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
     folder = tmp_path / "run"
-    gym_run(folder, monkeypatch)
+    stranger_run(folder)
     said = complaint(capsys, "resume", folder)
     assert "imports no_such_module_of_a_stranger" in said
     assert "--trust" in said
