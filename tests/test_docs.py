@@ -467,6 +467,18 @@ def test_the_seconds_to_the_first_number_and_the_speed_on_minatar_are_those_kept
     said = " ".join(SPEED.split())
     assert f"`ddqn` make {ddqn['env_steps_per_s']:,} env steps/s in sum, PyTorch {ddqn['torch_steps_per_s']:,}," in said
     assert f"option values too, {ute['env_steps_per_s']}." in said
+    assert f"are {ddqn['times_torch_per_core']} times as fast as" in said
+
+
+def test_the_seconds_of_a_whole_run_on_minatar_are_those_kept():
+    (cell,) = (
+        cell
+        for cell in json.loads((ROOT / "results" / "minatar" / "cells.json").read_text())
+        if (cell["table"], cell["row"], cell["column"]) == ("results", "breakout", "ddqn")
+    )
+    said, seconds = " ".join(SPEED.split()), cell["seconds"]
+    assert f"{cell['seeds']} lanes of {cell['steps']:,} steps with 100 evaluations, took {seconds:.0f} s" in said
+    assert f"{cell['seeds'] * cell['steps'] / seconds / 1000:.0f},000 env steps/s in sum" in said
 
 
 def test_the_page_on_faults_has_the_numbers_that_are_kept_and_nothing_broke():

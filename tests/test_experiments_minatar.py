@@ -1,5 +1,6 @@
 """The MinAtar experiment: Atari's tables with other games, no published number, and one λ for all games."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +11,17 @@ from tenuto import cli, nets, settings
 from tenuto.actions import DoubleQ
 from tenuto.bandit import Constant
 from tenuto.envs.minatar import GAMES
-from tenuto.experiments import EXPERIMENTS, atari, measures, minatar, suite
+from tenuto.experiments import EXPERIMENTS, atari, curves, measures, minatar, suite
 from tenuto.experiments import reproduce as work
 from tenuto.experiments.captions import caption
 from tenuto.experiments.experiment import Entry
 from tenuto.experiments.published_atari import LAMS, MUS
-from tenuto.report import cells
+from tenuto.report import cells, figures
 from tenuto.runs import folders
 from tenuto.runs.jobs import job_for
 
 STEPS, SEEDS = 120, 2
-ROW = {"setting": "standard", "seeds": SEEDS, "steps": STEPS, "evaluate_every": 20_000}
+ROW = {"setting": "standard", "seeds": SEEDS, "steps": STEPS, "evaluate_every": 20_000, "precision": "bfloat16"}
 
 
 def made(part: str, game: str, *agents: str) -> list[Entry]:
@@ -69,6 +70,26 @@ def test_the_table_says_how_lambda_was_chosen_and_shows_no_published_number(fold
     assert "published value" not in text
     assert "tab:" not in text
     assert (folder / "learning_curves_standard.png").stat().st_size > 10_000
+
+
+def test_curves_of_games_whose_jobs_are_gone_are_drawn_again(folder: Path, tmp_path: Path):
+    """A study grows game by game, on machines that keep nothing."""
+    shutil.copytree(folder, tmp_path / "out", ignore=shutil.ignore_patterns("jobs", "*.png", "*.svg"))
+    minatar.EXPERIMENT.draw([], tmp_path / "out")
+    before, after = ((f / "learning_curves_standard.svg").read_text() for f in (folder, tmp_path / "out"))
+    assert all(f"<!-- {word} -->" in after for word in ("breakout", "ddqn", "ez-greedy"))
+    assert after.count("<path") == before.count("<path")
+
+
+def test_a_thinned_curve_has_the_means_of_evaluations_that_follow_one_another():
+    steps, values = np.arange(1, 101) * 10, np.random.default_rng(0).normal(size=(3, 3, 100))
+    thin = curves.thinned(figures.Curve(steps, *values, evaluated=True))
+    assert thin.steps.tolist() == list(range(50, 1001, 50))
+    for found, whole in zip(thin[1:4], values, strict=True):
+        np.testing.assert_allclose(found, whole.reshape(3, 20, 5).mean(2))
+    few = figures.Curve(steps[:7], *values[:, :, :7], evaluated=True)
+    for a, b in zip(curves.thinned(few)[:4], few[:4], strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 # Which jobs each part has

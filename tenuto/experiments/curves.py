@@ -1,4 +1,4 @@
-"""Learning curves of the zoo, kept as data: a figure stays whole when jobs are run one by one and removed between."""
+"""Learning curves kept as data: a figure stays whole when jobs are run one by one and removed between."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ from tenuto.runs.metrics import finite_or_none
 
 FILE = "curves.jsonl"
 DIGITS = 6
-Key = tuple[str, str, str]  # problem, column, setting
+POINTS = 20  # of a thinned curve
+Key = tuple[str, str, str]  # problem or game, column, setting
 
 
 def draw(listed: Sequence[Entry], others: Mapping[tuple[str, str], Evaluations], folder: Path) -> None:
-    """Evaluation returns over training, a figure for each part and setting, a panel for each problem. `others` are
-    those of Stable-Baselines3, by problem and column."""
+    """The zoo's evaluation returns over training, a figure for each part and setting, a panel for each problem.
+    `others` are those of Stable-Baselines3, by problem and column."""
     fresh = {(e.row, e.column, e.setting): e.source for e in listed}
-    kept = read(folder) | {key: Evaluations.of(source, folder).curve() for key, source in fresh.items()}
-    write(kept, folder)
+    kept = keep({key: Evaluations.of(source, folder).curve() for key, source in fresh.items()}, folder)
     settings = dict.fromkeys(setting for _, _, setting in kept)
     shown = kept | {(*key, setting): them.curve() for setting in settings for key, them in others.items()}
     sheets: dict[tuple[str, str], dict[str, dict[str, Curve]]] = {}
@@ -37,6 +37,25 @@ def draw(listed: Sequence[Entry], others: Mapping[tuple[str, str], Evaluations],
     for (part, setting), panels in sheets.items():
         title = f"Zoo, {part}, evaluations without exploration, setting {setting}"
         figures.evaluation_returns(panels, folder / f"curves_{part}_{setting}", title=title)
+
+
+def thinned(curve: Curve) -> Curve:
+    """The curve with so few points that it can be kept: each is the mean of some evaluations that follow one another,
+    at the step of the last."""
+    steps, *values = curve[:-1]
+    groups = np.array_split(np.arange(len(steps)), min(POINTS, len(steps)))
+
+    def means(array: np.ndarray) -> np.ndarray:
+        return np.stack([array[:, group].mean(1) for group in groups], axis=1)
+
+    return Curve(steps[[group[-1] for group in groups]], *map(means, values), evaluated=curve.evaluated)
+
+
+def keep(fresh: Mapping[Key, Curve], folder: Path) -> dict[Key, Curve]:
+    """Add these curves to those that the folder holds; all of them."""
+    kept = read(folder) | dict(fresh)
+    write(kept, folder)
+    return kept
 
 
 def read(folder: Path) -> dict[Key, Curve]:

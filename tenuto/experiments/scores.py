@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tenuto.experiments import measures
+from tenuto.experiments import curves, measures
 from tenuto.experiments.experiment import Entry, Experiment
 from tenuto.experiments.published_atari import AVERAGE
-from tenuto.experiments.suite import RANDOM_STEPS, RETURN, YARDSTICKS, Suite, rank
+from tenuto.experiments.suite import RANDOM_STEPS, RETURN, RETURNS, YARDSTICKS, Suite, rank
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
 
@@ -76,16 +76,18 @@ def _score(suite: Suite, table: str, row: str, column: str, made_of: Sequence[Ce
 
 
 def draw(suite: Suite, listed: Sequence[Entry], folder: Path) -> None:
-    """Evaluation returns over training, a panel for each game, and normalised scores as points."""
-    curves: dict[tuple[str, str, float], dict[str, dict[str, figures.Curve]]] = {}
-    for entry in sorted(listed, key=_order):
-        if entry.measure == RETURN and entry.column != "random":
-            epsilon = entry.source.job.tasks[0].plan.evaluation_epsilon
-            panels = curves.setdefault((entry.table, entry.setting, epsilon), {})
-            panels.setdefault(entry.row, {})[entry.column] = measures.curve(entry.source, folder)
-    for (table, setting, epsilon), panels in curves.items():
+    """Evaluation returns over training, a panel for each game, and normalised scores as points: of all cells that the
+    folder holds, whether or not their jobs are still there."""
+    fresh = {(e.row, e.column, e.setting): e.source for e in listed if e.measure == RETURN and e.column != "random"}
+    kept = curves.keep({k: curves.thinned(measures.curve(source, folder)) for k, source in fresh.items()}, folder)
+    sheets: dict[tuple[str, str], dict[str, dict[str, figures.Curve]]] = {}
+    for cell in sorted(cells.read(folder), key=_order):
+        curve = kept.get((cell.row, cell.column, cell.setting))
+        if curve is not None and cell.table in map(suite.label, RETURNS):
+            sheets.setdefault((cell.table, cell.setting), {}).setdefault(cell.row, {})[cell.column] = curve
+    for (table, setting), panels in sheets.items():
         name = suite.label("learning_curves") if table == suite.label("results") else table
-        title = f"{suite.title}, evaluations (ε = {epsilon:g}), setting {setting}"
+        title = f"{suite.title}, evaluations, setting {setting}"
         figures.evaluation_returns(panels, _path(folder, name, setting), title=title)
     scores = sorted((cell for cell in cells.read(folder) if cell.table in _normalised(suite).values()), key=_order)
     for (table, setting), mine in tables.grouped(scores).items():

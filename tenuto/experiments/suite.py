@@ -34,6 +34,7 @@ ONE_JOB = {"main": "results", "ablations": "ablations", "ensemble": "ensemble"} 
 OVER = "mean over the evaluations of the last 100,000 steps"
 SCORE = "0 is random, 1 is ddqn; only games in which ddqn is better than random"
 RETURN, LENGTH = "evaluation return at the end", "steps per decision at the end"
+RETURNS = ("results", "lambdas", "mus", "fixed", "ablations", "ensemble")  # the tables of returns
 FIXED = (2, 4, 6, 8, 10)
 CATALOGUE_FIXED = 4  # the length of the catalogue's fixed-j
 RANDOM_STEPS = 30_000  # enough for a policy that never changes: all its evaluations count

@@ -2,8 +2,11 @@
 used up."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -95,6 +98,18 @@ class SeaquestGame(NamedTuple):
 
 
 Met = tuple[Int[Array, ""], Int[Array, ""]]  # where the agent is: row, column
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output")
+
+
+def apart(stage: Callable[Inputs, Output]) -> Callable[Inputs, Output]:
+    """A stage of a step, compiled by itself: fused with the others it takes XLA minutes to compile for a GPU."""
+
+    @wraps(stage)
+    def barred(*args: Inputs.args, **more: Inputs.kwargs) -> Output:
+        return jax.lax.optimization_barrier(stage(*args, **more))
+
+    return barred
 
 
 class Seaquest(AbstractMinAtar):
@@ -225,6 +240,7 @@ class Seaquest(AbstractMinAtar):
         return game.row, game.column
 
 
+@apart
 def spawn_enemy(enemies: Enemies, now: Bool[Array, ""], game: SeaquestGame, chance: Float[Array, "3"]) -> Enemies:
     """A new enemy at one end of a row, unless some come towards it there."""
     right, armed, row = chance[0] < 1 / 2, chance[1] < 1 / 3, 1 + below(chance[2], ROWS)
@@ -243,6 +259,7 @@ def spawn_enemy(enemies: Enemies, now: Bool[Array, ""], game: SeaquestGame, chan
     return Enemies(*(jnp.where(now & ~against & free, n, old) for n, old in zip(new, enemies, strict=True)))
 
 
+@apart
 def spawn_diver(divers: Divers, now: Bool[Array, ""], chance: Float[Array, "2"]) -> Divers:
     """A new diver at one end of a row; the one before the last has left."""
     right, row = chance[0] < 1 / 2, 1 + below(chance[1], ROWS)
@@ -250,6 +267,7 @@ def spawn_diver(divers: Divers, now: Bool[Array, ""], chance: Float[Array, "2"])
     return Divers(*(jnp.where(now, jnp.stack([old[1], n]), old) for n, old in zip(new, divers, strict=True)))
 
 
+@apart
 def fire(
     shots: Shots, now: Bool[Array, ""], row: Int[Array, ""], column: Int[Array, ""], right: Bool[Array, ""]
 ) -> Shots:
@@ -258,6 +276,7 @@ def fire(
     return Shots(*(jnp.where(now, jnp.stack([old[1], n]), old) for n, old in zip(new, shots, strict=True)))
 
 
+@apart
 def shoot(shots: Shots, enemies: Enemies) -> tuple[Shots, Enemies, Int[Array, ""]]:
     """Shots fly on, and each takes an enemy that it meets."""
     column = shots.column + heading(shots.right)
@@ -280,6 +299,7 @@ def strike(shots: Shots, enemies: Enemies, exposed: Bool[Array, "30"]) -> tuple[
     )
 
 
+@apart
 def pick_up(divers: Divers, crew: Int[Array, ""], here: Met) -> tuple[Divers, Int[Array, ""]]:
     """Divers in the agent's cell come aboard as long as there is room, the newest first; the others swim on."""
     column, there, move_in = divers.column, divers.there, divers.move_in
@@ -296,6 +316,7 @@ def pick_up(divers: Divers, crew: Int[Array, ""], here: Met) -> tuple[Divers, In
     return divers._replace(column=column, there=there, move_in=move_in), crew
 
 
+@apart
 def move_enemies(
     shots: Shots, enemies: Enemies, these: Bool[Array, "30"], move_every: Int[Array, ""], here: Met
 ) -> tuple[Shots, Enemies, Int[Array, ""], Bool[Array, ""]]:
@@ -314,6 +335,7 @@ def move_enemies(
     return shots, left, paid, (met | (in_row & (enemies.column == here[1]))).any()
 
 
+@apart
 def fire_torpedoes(
     enemies: Enemies, subs: Bool[Array, "30"], torpedoes: Bool[Array, "2 10 10"], here: Met
 ) -> tuple[Enemies, Bool[Array, "2 10 10"], Bool[Array, ""]]:
