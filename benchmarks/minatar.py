@@ -10,12 +10,21 @@ PyTorch that has ddqn's network, batch and rhythm of updates (`torch_dqn.py`). O
 steps of all lanes on one core (`--cores 1`) divided by those of PyTorch.
 
     python benchmarks/minatar.py --games breakout --agents ddqn --lanes 8 --cores 1 --torch-steps 4000
+
+With `--together` all games of an agent are trained at the same time, each by a process of its own, and their speeds are
+added: the speed of a study. On a GPU this needs NVIDIA's MPS (`nvidia-cuda-mps-control -d`), without which processes
+take turns.
+
+    python benchmarks/minatar.py --precision bfloat16 --together --package-steps 0
 """
 
 import importlib
 import json
+import multiprocessing
+import os
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,11 +36,13 @@ import tyro
 from timing import measure
 
 from tenuto.actions import DoubleQ
+from tenuto.engines.processes import GPU_SHARE
 from tenuto.envs.minatar import GAMES
 from tenuto.experiments.minatar import SUITE
 from tenuto.runs.jobs import Job, job_for
 
-sys.path = [path for path in sys.path if Path(path).resolve() != Path(__file__).parent]  # else `minatar` is this file
+HERE = str(Path(__file__).parent)
+sys.path = [*(path for path in sys.path if Path(path).resolve() != Path(HERE)), HERE]  # else `minatar` is this file
 
 
 @dataclass
@@ -54,6 +65,8 @@ class Options:
     """Steps of a double DQN in PyTorch that are timed; 0 for none."""
     cores: int | None = None
     """CPU cores that lanes are trained on; by default all."""
+    together: bool = False
+    """Train all games of an agent at the same time, in processes of their own."""
     cache: bool = False
     """Read compiled programs from the persistent cache, as the command line does; by default compile afresh."""
 
@@ -94,7 +107,53 @@ def torch_speed(options: Options, game: str) -> int:
     return torch_dqn.speed(game, hidden=hidden, batch=plan.batch, every=plan.learn_every, steps=options.torch_steps)
 
 
+def one_of_many(options: Options, game: str, agent: str, ready: Any, ended: Any) -> dict[str, Any]:
+    """A process's share of a measurement of many: when all are ready they begin, and each goes on until all are
+    timed."""
+    job = job_of(options, game, agent)
+
+    def all_ended() -> bool:
+        ended[game] = True
+        return len(ended) == len(options.games)
+
+    how: dict[str, Any] = {"cache": options.cache, "rounds": options.rounds, "cores": options.cores}
+    found = measure(job, chunks=options.chunks, ready=ready.wait, until=all_ended, **how)
+    return {"game": game, "learn_every": job.tasks[0].plan.learn_every} | found
+
+
+def side_by_side(options: Options, agent: str) -> list[dict[str, Any]]:
+    """The speeds of an agent in all games at the same time."""
+    number = len(options.games)
+    os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{GPU_SHARE / number:.3f}"
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as shared, ProcessPoolExecutor(number, context) as pool:
+        ready, ended = shared.Barrier(number), shared.dict()
+        asked = [pool.submit(one_of_many, options, game, agent, ready, ended) for game in options.games]
+        return [each.result() for each in asked]
+
+
+def mps() -> bool:
+    """Whether NVIDIA's MPS runs, as far as its folder tells."""
+    return Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control").exists()
+
+
+def main_together(options: Options) -> None:
+    found = []
+    for agent in options.agents:
+        lines = side_by_side(options, agent)
+        for line in lines:
+            print(line, flush=True)
+        total = sum(line["env_steps_per_s"] for line in lines)
+        print(f"{agent}: {total:,} env steps/s in sum over {len(lines)} processes", flush=True)
+        found.append({"agent": agent, "env_steps_per_s": total, "processes": len(lines), "each": lines})
+    about = {"name": "minatar", "together": True, "mps": mps(), "precision": options.precision}
+    print(json.dumps(about | {"measured": found}))
+
+
 def main(options: Options) -> None:
+    if options.together:
+        main_together(options)
+        return
     found: list[dict[str, Any]] = []
     for game in options.games:
         there = options.package_steps and find_spec("minatar") is not None

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -15,11 +16,19 @@ from tenuto.trainers.devices import start_jax
 
 
 def measure(
-    job: Job, *, chunks: int, cache: bool, rounds: int | None = None, cores: int | None = None
+    job: Job,
+    *,
+    chunks: int,
+    cache: bool,
+    rounds: int | None = None,
+    cores: int | None = None,
+    ready: Callable[[], object] = lambda: None,
+    until: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
     """Train for some chunks; env steps per second in sum over lanes, on one GPU, all CPU cores or `cores` of them.
 
-    Steps before the first update are not timed; their second or two is in `compile_s`.
+    Steps before the first update are not timed; their second or two is in `compile_s`. `ready` is called once before
+    the timed chunks; after them training goes on `until` it is to end, so that others are timed under the same load.
     """
     start_jax()
     if not cache:
@@ -33,11 +42,14 @@ def measure(
         program.advance(rounds)
     program.advance(rounds)
     first = time.perf_counter() - began
+    ready()
     seconds = []
     for _ in range(chunks):
         began = time.perf_counter()
         program.advance(rounds)
         seconds.append(time.perf_counter() - began)
+    while not until():
+        program.advance(rounds)
     steps = rounds * program.learn_every * len(lanes)
     return {
         "date": date.today().isoformat(),

@@ -43,6 +43,13 @@ def read_text(path: Path, most: int | None = None) -> str:
     return read_bytes(path, most).decode(errors="replace")
 
 
+def read_tail(path: Path, most: int) -> str:
+    """The text at the end of a plain file, `most` bytes of it at the most; its first line may be cut."""
+    with open_plain(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+        return file.read(most).decode(errors="replace")
+
+
 def append(path: Path, text: str) -> None:
     """Add text to the end of a plain file. A link is refused: it might lead to any file of the user's."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)

@@ -118,6 +118,23 @@ class Plot:
 
 
 @dataclasses.dataclass
+class Status:
+    """Show how far the jobs of a study are, or a single run: from their folders alone, on any machine that sees them.
+
+    A file named STOP in a study's folder asks all its workers, wherever they are, to save their state and end.
+
+    Example: tenuto status runs/chain --watch
+    """
+
+    does: ClassVar[str] = "tenuto.cli.status:show"
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto reproduce --out` or `tenuto train --out`."""
+    watch: bool = False
+    """Show it again every few seconds, until all is finished or Ctrl-C."""
+
+
+@dataclasses.dataclass
 class ReproduceFlags:
     """Flags of all experiments."""
 
@@ -131,6 +148,9 @@ class ReproduceFlags:
     """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
     parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
     """What to make; see above."""
+    processes: int | None = None
+    """Worker processes on this machine, each with one job at a time and its share of the cores and of the GPU; by
+    default threads of one process. Many small jobs train faster on a GPU in processes with NVIDIA's MPS."""
     quick: bool = False
     """A trial run with a tenth of the episodes, to see that all works: its numbers mean nothing."""
 
@@ -314,6 +334,7 @@ Command = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Status, tyro.conf.subcommand("status")]
 )
 
 

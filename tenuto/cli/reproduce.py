@@ -10,6 +10,9 @@ from rich.progress import Progress, TaskID
 from tenuto.cli.commands import Reproduce
 from tenuto.cli.train import show_needs
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
+from tenuto.engines import study
+from tenuto.engines.local import Local
+from tenuto.engines.processes import Processes
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS
 from tenuto.experiments import reproduce as work
@@ -18,7 +21,7 @@ from tenuto.report import tables
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import Job
 from tenuto.settings.family import STEPS
-from tenuto.trainers.devices import on_cpu
+from tenuto.trainers.devices import leave_gpus_to_workers, on_cpu
 
 QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
 
@@ -27,6 +30,8 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     """Run an experiment: the jobs that are not done yet, then the tables and figures of everything asked for so far."""
     flags = command.experiment
     experiment = EXPERIMENTS[flags.name]
+    if flags.processes is not None:
+        leave_gpus_to_workers()
     work.check_names("setting", flags.setting, experiment.settings)
     work.check_names("parts", flags.parts, experiment.parts)
     wanted = experiment.wanted(flags)
@@ -39,9 +44,11 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
     todo = work.distinct_jobs(work.together(entries))
     if not todo:
         raise UserError(f"there is nothing to do for --parts {' '.join(flags.parts)} with these flags")
-    show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
+    if flags.processes is None:
+        show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
+    engine = open_engine(flags.processes, experiment.at_a_time)
     folder = work.claim(flags.out, flags.name, {"seeds": seeds, unit: amount})
-    run_with_bars(todo, folder, experiment.at_a_time)
+    run_with_bars(todo, folder, engine)
     ever_asked = work.remember(folder, list(entries))
     made = work.write_report(
         experiment,
@@ -67,14 +74,20 @@ def show_needs_of_rest(todo: Sequence[Job], out: Path, at_a_time: int) -> None:
         show_needs(left, out, at_a_time)
 
 
-def run_with_bars(todo: Sequence[Job], folder: Path, at_a_time: int) -> None:
+def open_engine(processes: int | None, at_a_time: int) -> study.Engine:
+    """What runs the jobs: so many worker processes, or threads of this process, `at_a_time` on each GPU."""
+    call = study.new_call()
+    return Local(at_a_time, call) if processes is None else Processes(processes, call)
+
+
+def run_with_bars(todo: Sequence[Job], folder: Path, engine: study.Engine) -> None:
     """Do all jobs, with a bar for the whole and one for each job that runs."""
     stop = threading.Event()
     with stop_on_ctrl_c(stop), bars() as progress:
         whole = progress.add_task(f"{len(todo)} jobs", total=float(len(todo)), note="")
         shown = JobBars(progress, whole)
         try:
-            work.run_jobs(todo, folder, at_a_time=at_a_time, report=shown.report, stop=stop)
+            study.run(todo, folder, engine, report=shown.report, stop=stop)
         except runner.Interrupted:
             say("Stopped. The same command goes on where this one stopped.")
             raise

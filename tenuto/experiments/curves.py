@@ -42,13 +42,17 @@ def draw(listed: Sequence[Entry], others: Mapping[tuple[str, str], Evaluations],
 def thinned(curve: Curve) -> Curve:
     """The curve with so few points that it can be kept: each is the mean of some evaluations that follow one another,
     at the step of the last."""
-    steps, *values = curve[:-1]
-    groups = np.array_split(np.arange(len(steps)), min(POINTS, len(steps)))
+    groups = np.array_split(np.arange(len(curve.steps)), min(POINTS, len(curve.steps)))
 
     def means(array: np.ndarray) -> np.ndarray:
         return np.stack([array[:, group].mean(1) for group in groups], axis=1)
 
-    return Curve(steps[[group[-1] for group in groups]], *map(means, values), evaluated=curve.evaluated)
+    return curve._replace(
+        steps=curve.steps[[group[-1] for group in groups]],
+        returns=means(curve.returns),
+        decisions=means(curve.decisions),
+        decisions_per_step=means(curve.decisions_per_step),
+    )
 
 
 def keep(fresh: Mapping[Key, Curve], folder: Path) -> dict[Key, Curve]:

@@ -1,12 +1,9 @@
-"""Running an experiment: its jobs side by side on the devices there are, then its cells, tables and figures."""
+"""Reporting an experiment: from what was asked for to jobs, and from finished jobs to cells, tables and figures."""
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 import tenuto
@@ -18,12 +15,8 @@ from tenuto.experiments.experiment import Entry, Experiment
 from tenuto.experiments.measures import MEASURES
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
-from tenuto.runs import folders, runner, storage
+from tenuto.runs import folders, storage
 from tenuto.runs.jobs import Job
-from tenuto.runs.runner import Interrupted, Progress
-
-WIDE = 30  # lanes per CPU core from which a job is worth spreading over all cores; smaller ones run side by side
-
 
 Asked = tuple[Any, ...]  # setting, part, and an item (a chain's length; a game and an agent)
 
@@ -78,69 +71,6 @@ def remember(folder: Path, asked: Sequence[Asked]) -> list[Asked]:
     everything = sorted({*map(tuple, found.get("asked", [])), *asked})
     storage.write_json(marker, found | {"asked": everything})
     return everything
-
-
-def run_jobs(
-    todo: Sequence[Job],
-    folder: Path,
-    *,
-    at_a_time: int,
-    report: Callable[[Job, Progress | None], None],
-    stop: threading.Event,
-) -> None:
-    """Do all jobs under folder/jobs, several at a time, `at_a_time` on each GPU; finished ones are not run again.
-
-    `report(job, None)` says that a job is finished. Once `stop` is set, running jobs save their state and end.
-    """
-    devices = jax.local_devices()
-    if devices[0].platform == "cpu":
-        # Environments on the host have threads of their own, and two such programs can deadlock.
-        wide = [job for job in todo if job.on_host or len(job.lanes) >= WIDE * len(devices)]
-        _run_side_by_side(wide, [devices], folder, report, stop)
-        _run_side_by_side([job for job in todo if job not in wide], [[d] for d in devices], folder, report, stop)
-    else:
-        _run_side_by_side(todo, [[d] for d in devices for _ in range(at_a_time)], folder, report, stop)
-
-
-def _run_side_by_side(
-    todo: Sequence[Job],
-    teams: Sequence[Sequence[Any]],
-    folder: Path,
-    report: Callable[[Job, Progress | None], None],
-    stop: threading.Event,
-) -> None:
-    """As many jobs at a time as there are teams of devices."""
-    free = list(teams)
-    lock = threading.Lock()
-
-    def work(job: Job) -> None:
-        if stop.is_set():
-            raise Interrupted(folder)
-        with lock:
-            team = free.pop()
-        try:
-            runner.run(
-                job,
-                folder / "jobs" / job.name,
-                devices=team,
-                report=lambda progress: report(job, progress),
-                stop=stop.is_set,
-            )
-            report(job, None)
-        finally:
-            with lock:
-                free.append(team)
-
-    with ThreadPoolExecutor(len(teams)) as pool:
-        running = [pool.submit(work, job) for job in todo]
-        try:
-            for future in as_completed(running):
-                future.result()
-        except BaseException:
-            stop.set()
-            for future in running:
-                future.cancel()
-            raise
 
 
 def distinct_jobs(entries: Sequence[Entry]) -> list[Job]:

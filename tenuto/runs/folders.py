@@ -35,6 +35,10 @@ NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 MOST_DIFFERENCES = 4  # that one message lists
 
 
+class BusyError(UserError):
+    """Another process works in the folder."""
+
+
 def claim(job: Job, folder: Path) -> Path:
     """Reserve the folder for this job, or check that it holds this job already. The caller holds its lock."""
     folder = Path(folder)
@@ -49,9 +53,14 @@ def check(job: Job, folder: Path) -> bool:
     """Whether the folder holds this job; an error if it holds another one, or other files. Nothing is written."""
     config = folder / "config.json"
     if not exists(config):
-        if folder.is_dir():
-            refuse_other_files(folder)
-        return False
+        try:
+            if folder.is_dir():
+                refuse_other_files(folder)
+        except UserError:
+            if not exists(config):  # else another process has claimed the folder since
+                raise
+        else:
+            return False
     there = layout.read_config(config)
     differing = differences(there.get("job"), job.to_json())
     if differing:
@@ -114,7 +123,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout:
-        raise UserError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
+        raise BusyError(f"another process is at work in {folder}: wait for it, or choose another --out") from None
     except OSError as problem:
         if (folder / LOCK).is_symlink():
             raise UserError(f"{folder / LOCK} is a link, and a lock is a plain file: remove it") from None

@@ -355,11 +355,16 @@ def _limit_note(job: Job) -> list[str]:
 
 def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
     def log_and_note(line: str) -> None:
-        said = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n"
-        files.append(folder / "log.txt", legible(said))
+        log(folder, line)
         note(line)
 
     return log_and_note
+
+
+def log(folder: Path, line: str) -> None:
+    """Add a line to the run's log.txt."""
+    said = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line.rstrip()}\n"
+    files.append(folder / "log.txt", legible(said))
 
 
 def finish(job: Job, folder: Path, config: str, kept: Records, program: Program, seconds: float) -> dict[str, Any]:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import jax
 
+from tenuto.errors import UserError
+
 # Each core works on lanes of its own: sharing one small product among cores only costs time. XLA's other library for
 # products (YNNPACK) rounds differently for different numbers of lanes, and is no faster here.
 XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusion_type="
 
 
+CORES = "TENUTO_CORES"  # a variable of the environment: the cores that this process may use
 PRECISION = "jax_default_matmul_precision"  # a GPU would round factors to 10 bits (TF32)
 
 
@@ -39,9 +42,8 @@ def in_full_precision() -> Iterator[None]:
 def start_devices() -> None:
     """One CPU device per core, and a compilation cache on disk; where JAX is in use already, it stays as it is."""
     os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        jax.config.update("jax_num_cpu_devices", cores)
+        jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:  # JAX is in use already: it stays as its user has it
         return
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -49,6 +51,21 @@ def start_devices() -> None:
             home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
             jax.config.update("jax_compilation_cache_dir", str(Path(home) / "tenuto" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def cores() -> int:
+    """The CPU cores that this process may use: as many as TENUTO_CORES says, as Slurm has given it, or all."""
+    for name in (CORES, "SLURM_CPUS_PER_TASK"):
+        if number := os.environ.get(name):
+            if number.isdigit() and int(number) > 0:
+                return int(number)
+            raise UserError(f"{name} is '{number}': it must be a whole number from 1 up")
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def leave_gpus_to_workers() -> None:
+    """Compute on the CPU in this process, which else would take most of a GPU's memory from its workers."""
+    jax.config.update("jax_platforms", "cpu")
 
 
 def on_cpu() -> bool:
