@@ -1,5 +1,6 @@
 """Studies: whatever engine places the jobs and whoever is killed, each ends as it would alone and is done once."""
 
+import contextlib
 import json
 import os
 import signal
@@ -43,7 +44,8 @@ def do(todo: Sequence[Job], out: Path, engine: study.Engine, stop: threading.Eve
     def report(job: Job, now: runner.Progress | None) -> None:
         done.extend([] if now else [job.name])
 
-    study.run(todo, out, engine, report=report, stop=stop or threading.Event())
+    with contextlib.closing(engine):
+        study.run(todo, out, engine, report=report, stop=stop or threading.Event())
     return done
 
 
@@ -284,7 +286,9 @@ import sys, threading
 from pathlib import Path
 sys.path[:0] = [{tests!r}]
 from test_engines import LONG, Processes, study
-study.run([LONG], Path(sys.argv[1]), Processes(1, "first"), report=lambda *args: None, stop=threading.Event())
+engine = Processes(1, "first")
+study.run([LONG], Path(sys.argv[1]), engine, report=lambda *args: None, stop=threading.Event())
+engine.close()
 """
 
 

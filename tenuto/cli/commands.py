@@ -135,6 +135,25 @@ class Status:
 
 
 @dataclasses.dataclass
+class Where:
+    """Where jobs run."""
+
+    engine: str = "local"
+    """`local`: on this machine. `ray`: on a Ray cluster whose machines all see --out (needs `pip install
+    'tenuto[ray]'`)."""
+    processes: int | None = None
+    """Worker processes, each with one job at a time. By default `local` has none, but threads of this process, and
+    `ray` as many as fit. On a GPU many small jobs train faster in processes with NVIDIA's MPS, which share it."""
+    cores: int = 1
+    """CPU cores of each worker of a cluster."""
+    gpus: float = 0.0
+    """GPUs of each worker of a cluster; 0.25 lets four share one."""
+    address: str | None = None
+    """Of the Ray cluster; `auto` is the one that runs here. By default one of this machine that ends with the
+    command."""
+
+
+@dataclasses.dataclass
 class ReproduceFlags:
     """Flags of all experiments."""
 
@@ -148,9 +167,7 @@ class ReproduceFlags:
     """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
     parts: list[str] = dataclasses.field(default_factory=lambda: ["main", "appendix"])
     """What to make; see above."""
-    processes: int | None = None
-    """Worker processes on this machine, each with one job at a time and its share of the cores and of the GPU; by
-    default threads of one process. Many small jobs train faster on a GPU in processes with NVIDIA's MPS."""
+    where: Where = dataclasses.field(default_factory=Where)
     quick: bool = False
     """A trial run with a tenth of the episodes, to see that all works: its numbers mean nothing."""
 

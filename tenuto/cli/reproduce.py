@@ -1,5 +1,7 @@
 """`tenuto reproduce`: an experiment's jobs with their progress, then its tables."""
 
+import contextlib
+import math
 import shlex
 import threading
 from collections.abc import Sequence
@@ -7,13 +9,14 @@ from pathlib import Path
 
 from rich.progress import Progress, TaskID
 
-from tenuto.cli.commands import Reproduce
+from tenuto.cli.commands import Reproduce, Where
 from tenuto.cli.train import show_needs
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.engines import study
 from tenuto.engines.local import Local
+from tenuto.engines.on_ray import OnRay
 from tenuto.engines.processes import Processes
-from tenuto.errors import UserError
+from tenuto.errors import UserError, demand
 from tenuto.experiments import EXPERIMENTS
 from tenuto.experiments import reproduce as work
 from tenuto.experiments.captions import caption
@@ -26,29 +29,30 @@ from tenuto.trainers.devices import leave_gpus_to_workers, on_cpu
 QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
 
 
+ENGINES = ("local", "ray")
+
+
 def reproduce(command: Reproduce, words: list[str]) -> None:
     """Run an experiment: the jobs that are not done yet, then the tables and figures of everything asked for so far."""
     flags = command.experiment
     experiment = EXPERIMENTS[flags.name]
-    if flags.processes is not None:
-        leave_gpus_to_workers()
     work.check_names("setting", flags.setting, experiment.settings)
     work.check_names("parts", flags.parts, experiment.parts)
-    wanted = experiment.wanted(flags)
-    budget, seeds = wanted.budget or experiment.budget, experiment.seeds if wanted.seeds is None else wanted.seeds
-    if wanted.budget is None and budget is not None and flags.quick:
-        budget = budget._replace(amount=budget.amount // 10)
-    unit, amount = budget or (STEPS, None)
-    asked = [(setting, part, *item) for setting in flags.setting for part in flags.parts for item in wanted.items]
-    entries = work.entries_of(experiment, asked, seeds, amount)
-    todo = work.distinct_jobs(work.together(entries))
-    if not todo:
-        raise UserError(f"there is nothing to do for --parts {' '.join(flags.parts)} with these flags")
-    if flags.processes is None:
-        show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
-    engine = open_engine(flags.processes, experiment.at_a_time)
-    folder = work.claim(flags.out, flags.name, {"seeds": seeds, unit: amount})
-    run_with_bars(todo, folder, engine)
+    with contextlib.closing(open_engine(flags.where, experiment.at_a_time)) as engine:
+        wanted = experiment.wanted(flags)
+        budget, seeds = wanted.budget or experiment.budget, experiment.seeds if wanted.seeds is None else wanted.seeds
+        if wanted.budget is None and budget is not None and flags.quick:
+            budget = budget._replace(amount=budget.amount // 10)
+        unit, amount = budget or (STEPS, None)
+        asked = [(setting, part, *item) for setting in flags.setting for part in flags.parts for item in wanted.items]
+        entries = work.entries_of(experiment, asked, seeds, amount)
+        todo = work.distinct_jobs(work.together(entries))
+        if not todo:
+            raise UserError(f"there is nothing to do for --parts {' '.join(flags.parts)} with these flags")
+        if isinstance(engine, Local):
+            show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
+        folder = work.claim(flags.out, flags.name, {"seeds": seeds, unit: amount})
+        run_with_bars(todo, folder, engine)
     ever_asked = work.remember(folder, list(entries))
     made = work.write_report(
         experiment,
@@ -74,10 +78,19 @@ def show_needs_of_rest(todo: Sequence[Job], out: Path, at_a_time: int) -> None:
         show_needs(left, out, at_a_time)
 
 
-def open_engine(processes: int | None, at_a_time: int) -> study.Engine:
-    """What runs the jobs: so many worker processes, or threads of this process, `at_a_time` on each GPU."""
+def open_engine(where: Where, at_a_time: int) -> study.Engine:
+    """What runs the jobs: threads of this process, `at_a_time` on each GPU, or workers, which then have the GPUs."""
+    demand("engine", where.engine, ENGINES)
+    for flag, number, least in (("processes", where.processes, 1), ("cores", where.cores, 1), ("gpus", where.gpus, 0)):
+        if number is not None and not least <= number < math.inf:
+            raise UserError(f"--{flag} must be at least {least}, not {number:g}")
     call = study.new_call()
-    return Local(at_a_time, call) if processes is None else Processes(processes, call)
+    if where.engine == "local" and where.processes is None:
+        return Local(at_a_time, call)
+    leave_gpus_to_workers()
+    if where.engine == "local":
+        return Processes(where.processes or 1, call)
+    return OnRay(call, workers=where.processes, cores=where.cores, gpus=where.gpus, address=where.address)
 
 
 def run_with_bars(todo: Sequence[Job], folder: Path, engine: study.Engine) -> None:

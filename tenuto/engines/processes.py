@@ -15,7 +15,6 @@ from typing import IO
 from tenuto import files
 from tenuto.engines import attempts, work
 from tenuto.engines.work import Errand, Outcome
-from tenuto.errors import UserError
 from tenuto.runs.jobs import Job
 from tenuto.trainers.devices import CORES, cores
 
@@ -29,8 +28,6 @@ class Processes:
     tries = 3  # attempts at a job before it is given up
 
     def __init__(self, number: int, call: str):
-        if number < 1:
-            raise UserError(f"--processes must be at least 1, not {number}")
         self.call = call
         self._errands: queue.Queue[Errand | None] = queue.Queue()
         self._ended: queue.Queue[Outcome] = queue.Queue()

@@ -35,7 +35,8 @@ class Engine(Protocol):
 
     def stop(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End what it has started; jobs under way save their state if they can."""
 
 
 def new_call() -> str:
@@ -62,11 +63,7 @@ def run(todo: Sequence[Job], study: Path, engine: Engine, *, report: Report, sto
     is there, running jobs save their state and end, and `Interrupted` is raised. A job that fails does not keep the
     others from going on; the error at the end names it."""
     claim(todo, study)
-    driver = Driver(todo, study, engine, report)
-    try:
-        driver.work(stop)
-    finally:
-        engine.close()
+    Driver(todo, study, engine, report).work(stop)
 
 
 class Driver:
