@@ -419,7 +419,7 @@ def test_the_best_of_a_run_is_what_each_lane_was_at_its_best_evaluation(tmp_path
     assert arrays["step"].tolist() == last_best
     assert arrays["evaluation"].tolist() == judged.max(1).tolist()
     for step in set(last_best):
-        program = runner.open_program(whole.job, whole.job.tasks)
+        program = runner.open_program(whole.job)
         program.begin()
         program.advance(step)
         then = storage.leaves_of(program.networks())

@@ -10,6 +10,7 @@ import pytest
 
 from helpers.files import snapshot
 from tenuto import cli
+from tenuto.errors import UserError
 from tenuto.experiments import chain
 from tenuto.experiments import reproduce as reproduce_module
 from tenuto.report import cells
@@ -112,6 +113,30 @@ def test_cells_and_lanes_that_were_lost_are_made_again(made: Path, tmp_path: Pat
     assert reproduce(copy) == 0
     for name in ("cells.json", "lanes.csv"):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
+
+
+def test_where_a_job_fails_the_tables_are_of_the_others(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    copy = tmp_path / "copy"
+    shutil.copytree(made, copy)
+    shutil.rmtree(next(copy.glob("jobs/*ute*")))
+    (copy / "cells.json").unlink()
+    (copy / "lanes.csv").unlink()
+
+    def fail(*args: object) -> None:
+        raise UserError("no room for it")
+
+    monkeypatch.setattr(runner, "open_program", fail)
+    assert reproduce(copy) == 2
+    said = capsys.readouterr()
+    assert "no room for it" in said.err
+    assert f"What is finished is in {copy}" in said.out
+    assert [c.row for c in cells.read(copy)] == ["ez-greedy", "temporl", "ddqn"]
+    monkeypatch.undo()
+    assert reproduce(copy) == 0
+    lanes, wanted = (sorted((folder / "lanes.csv").read_text().splitlines()) for folder in (copy, made))
+    assert lanes == wanted
 
 
 def test_the_summary_of_each_job_names_its_configuration(made: Path):

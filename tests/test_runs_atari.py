@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UserError, match=r"14 lanes .* about 6 fit\. Ask for fewer --seeds .*fewer values of λ"):
         needs.describe([job], 1)
     with pytest.raises(UserError, match="14 lanes"):
-        runner.open_program(job, job.tasks)
+        runner.open_program(job)
     small = job_for("atari-road_runner", "ddqn", seeds=3)
     monkeypatch.setattr(needs, "memory_of", lambda device: 5 * needs.lane_bytes(small))
     with pytest.raises(UserError, match=r"3 such jobs at a time do not fit .* fewer agents or games"):
@@ -201,7 +201,7 @@ def test_jobs_at_a_time_are_guessed_to_share_the_device() -> None:
 def test_a_failure_of_the_emulators_is_told_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     job = small_job()
     for asked in ("begin", "send", "receive"):
-        program = runner.open_program(job, job.tasks)
+        program = runner.open_program(job)
         if asked != "begin":
             program.begin()
 

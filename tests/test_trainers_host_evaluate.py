@@ -182,7 +182,7 @@ class Endless(Walk):
 
 def endless_program(make: Callable[..., Any], vector: bool = False) -> host.HostProgram:
     job = job_of(make, vector)
-    program = runner.open_program(job, job.tasks)
+    program = runner.open_program(job)
     assert isinstance(program, host.HostProgram)
     program.begin()
     return program

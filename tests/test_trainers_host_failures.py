@@ -69,7 +69,7 @@ def with_reward(reward: Any) -> Callable[[Any], Any]:
 def advanced(make: Callable[[], Any]) -> str:
     """What a program says of an environment that fails at once."""
     job = job_of(make)
-    program = runner.open_program(job, job.tasks)
+    program = runner.open_program(job)
 
     def advance() -> None:
         program.begin()

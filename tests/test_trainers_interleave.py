@@ -73,7 +73,8 @@ def opened(num: int) -> Told:
         crowds.append(emulators(seeds, purpose))
         return crowds[-1]
 
-    return Told(interleave.in_groups(num, TASKS, ALL_SEEDS, open_envs, True), crowds, {})
+    devices = jax.local_devices()[:num]
+    return Told(interleave.in_groups(num, TASKS, ALL_SEEDS, open_envs, True, devices), crowds, {})
 
 
 def stopping_at(number: int) -> Callable[[], bool]:
@@ -91,8 +92,8 @@ def begin(groups: int) -> Told:
 
 @pytest.fixture(scope="module")
 def one_and_two() -> tuple[Told, Told]:
-    """A program, and the same lanes in two groups. Both go through it all: a chunk, one that is stopped within a round,
-    a restore from the state they are in then, and another chunk."""
+    """A program, and the same lanes in two groups, each on a device of its own. Both go through it all: a chunk, one
+    that is stopped within a round, a restore from the state they are in then, and another chunk."""
     one, two = map(begin, (1, 2))
     for told, stop in ((two, stopping_at(7)), (one, lambda: one.program.t >= two.moments["stopped"].t)):
         program, moments = told.program, told.moments
@@ -109,6 +110,8 @@ def test_lanes_in_groups_are_those_of_one_program_bit_for_bit(one_and_two: tuple
     one, two = (told.moments[when] for told in one_and_two)
     assert set(two.clocks) == {one.t}
     assert len(two.clocks) == 2
+    used = [{x.devices().pop() for x in jax.tree.leaves(group._lanes)} for group in one_and_two[1].program._groups]
+    assert used == [{device} for device in jax.local_devices()[:2]]
     assert_same(two.chunk, one.chunk)
     assert_same(two.state, one.state)
     assert_same(two.networks, one.networks)

@@ -21,6 +21,7 @@ from tenuto.experiments import EXPERIMENTS
 from tenuto.experiments import reproduce as work
 from tenuto.experiments.captions import caption
 from tenuto.report import tables
+from tenuto.report.cells import Cell
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import Job
 from tenuto.settings.family import STEPS
@@ -52,15 +53,25 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         if isinstance(engine, Local):
             show_needs_of_rest(todo, flags.out, 1 if on_cpu() else experiment.at_a_time)
         folder = work.claim(flags.out, flags.name, {"seeds": seeds, unit: amount})
-        run_with_bars(todo, folder, engine)
-    ever_asked = work.remember(folder, list(entries))
-    made = work.write_report(
-        experiment,
-        work.together(work.entries_of(experiment, ever_asked, seeds, amount)),
-        folder,
-        command=shlex.join(["tenuto", *words]),
-        warning=QUICK if flags.quick else "",
-    )
+
+        def report() -> list[Cell]:
+            ever_asked = work.remember(folder, list(entries))
+            return work.write_report(
+                experiment,
+                work.together(work.entries_of(experiment, ever_asked, seeds, amount)),
+                folder,
+                command=shlex.join(["tenuto", *words]),
+                warning=QUICK if flags.quick else "",
+            )
+
+        try:
+            run_with_bars(todo, folder, engine)
+        except (runner.Interrupted, UserError):  # the tables are of the jobs that are finished
+            if any(folders.finished(folder / "jobs" / job.name) for job in todo):
+                report()
+                say(f"What is finished is in {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
+            raise
+    made = report()
     for (table, setting), group in tables.grouped(made).items():
         title = f"{experiment.titles[table]}, setting {setting}"
         console.print(tables.rich_table(group, title, caption(group), experiment.rank), "")

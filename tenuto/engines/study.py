@@ -18,6 +18,7 @@ from tenuto.runs.runner import Interrupted, Progress
 
 POLL_SECONDS = 1.0  # between two looks at the folders of running jobs
 ELSEWHERE_SECONDS = 5.0  # between two looks at a job that another driver's worker does
+CLAIM_SECONDS = 60.0  # that another driver may take to claim a folder
 NAMED = 3  # failed jobs that an error names
 
 Report = Callable[[Job, Progress | None], None]
@@ -49,13 +50,15 @@ def claim(todo: Sequence[Job], study: Path) -> None:
     if (study / work.STOP).exists():
         raise UserError(f"{study / work.STOP} asks for a stop: remove that file to go on")
     for job in todo:
-        folder = work.jobs_folder(study) / job.name
-        if not folders.check(job, folder):
+        folder, until = work.jobs_folder(study) / job.name, time.monotonic() + CLAIM_SECONDS
+        while not folders.check(job, folder):
             try:
                 with folders.alone_in(folder):
                     folders.claim(job, folder)
-            except folders.BusyError:  # another driver is at it
-                continue
+            except folders.BusyError:  # another driver is just about to do the same
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
 
 def run(todo: Sequence[Job], study: Path, engine: Engine, *, report: Report, stop: threading.Event) -> None:

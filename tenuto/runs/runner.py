@@ -256,10 +256,11 @@ def open_program(job: Job, devices: Sequence[Any] | None = None) -> Program:
     seeds = [lane["seed"] for lane in job.lanes]
     if not job.on_host:
         return compiled.CompiledProgram(job.tasks, seeds, devices)
+    mine = list(devices or jax.local_devices()[:1])
     if not job.env.threaded:
-        return host.HostProgram(job.tasks, seeds, job.open_envs)
-    overlap = not job.request.synchronous
-    return interleave.in_groups(interleave.groups_for(len(seeds)), job.tasks, seeds, job.open_envs, overlap=overlap)
+        return host.HostProgram(job.tasks, seeds, job.open_envs, device=mine[0])
+    groups, overlap = interleave.groups_for(len(seeds), len(mine)), not job.request.synchronous
+    return interleave.in_groups(groups, job.tasks, seeds, job.open_envs, overlap, mine)
 
 
 def begin_or_resume(job: Job, program: Program, folder: Path, config: str) -> tuple[Records, Best, float, list[str]]:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree, PyTreeDef
 
-from tenuto.trainers.devices import on_cpu
+from tenuto.trainers.devices import on_cpu, own_device
 from tenuto.types import Result, Tree
 
 GPU_OPTIONS = {"xla_gpu_enable_triton_gemm": False}  # cuBLAS compiles in a third of the time and runs as fast
@@ -86,9 +86,9 @@ def _unpack_words(packed: Array, rows: Sequence[tuple[tuple[int, ...], str]]) ->
 
 
 def to_device(tree: Tree) -> Tree:
-    """Commit arrays to the device. Outputs of compiled calls are committed; mixing committed and uncommitted arguments
-    compiles every call twice."""
-    return jax.device_put(tree, jax.local_devices()[0])
+    """Commit arrays to this thread's device. Outputs of compiled calls are committed; mixing committed and uncommitted
+    arguments compiles every call twice."""
+    return jax.device_put(tree, own_device())
 
 
 def to_host(x: Array) -> Array:
@@ -109,7 +109,7 @@ class HostBuffer:
         if self._array is None:
             self._sizes = [x[0].nbytes for x in leaves]
             shape = len(leaves[0]), sum(self._sizes)
-            pinned = jax.sharding.SingleDeviceSharding(jax.local_devices()[0], memory_kind="pinned_host")
+            pinned = jax.sharding.SingleDeviceSharding(own_device(), memory_kind="pinned_host")
             self._array = jax.block_until_ready(jax.device_put(np.zeros(shape[0] * shape[1], np.uint8), pinned))
             memory = (ctypes.c_uint8 * self._array.size).from_address(self._array.unsafe_buffer_pointer())
             self._bytes = np.ctypeslib.as_array(memory).reshape(shape)

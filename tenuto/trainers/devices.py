@@ -15,6 +15,7 @@ XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusio
 
 
 CORES = "TENUTO_CORES"  # a variable of the environment: the cores that this process may use
+DEVICE = "jax_default_device"
 PRECISION = "jax_default_matmul_precision"  # a GPU would round factors to 10 bits (TF32)
 
 
@@ -66,6 +67,12 @@ def cores() -> int:
 def leave_gpus_to_workers() -> None:
     """Compute on the CPU in this process, which else would take most of a GPU's memory from its workers."""
     jax.config.update("jax_platforms", "cpu")
+
+
+def own_device() -> jax.Device:
+    """The device that this thread computes on: that of `jax.default_device`, or the first one."""
+    device = getattr(jax.config, DEVICE)
+    return device if isinstance(device, jax.Device) else jax.local_devices()[0]
 
 
 def on_cpu() -> bool:

@@ -10,7 +10,8 @@ environments, others use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,18 +23,34 @@ from tenuto.errors import UserError
 from tenuto.loop import Networks, Task
 from tenuto.trainers import host_step, program
 from tenuto.trainers.buffers import CallCache, HostBuffer, to_device
-from tenuto.trainers.devices import on_cpu
+from tenuto.trainers.devices import on_cpu, own_device
 from tenuto.trainers.host_evaluate import Evaluator, evaluate, finite_actions
 from tenuto.trainers.host_step import DeviceLanes, NextOption
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError, Evaluation, State, pad
 from tenuto.types import Result
+
+Inputs = ParamSpec("Inputs")
+Output = TypeVar("Output")
+
+
+def there(
+    method: Callable[Concatenate["HostProgram", Inputs], Output],
+) -> Callable[Concatenate["HostProgram", Inputs], Output]:
+    """A method that computes on its program's device, whatever thread calls it."""
+
+    @wraps(method)
+    def placed(program: "HostProgram", *args: Inputs.args, **more: Inputs.kwargs) -> Output:
+        with jax.default_device(program.device):
+            return method(program, *args, **more)
+
+    return placed
 
 
 class HostProgram:
     """Lanes that each have an environment of their own outside of the program.
 
     `open_envs` gives environments for these seeds, for training or evaluation. On a CPU there are MIN_LANES rows or
-    more, for the reason `CompiledProgram` gives.
+    more, for the reason `CompiledProgram` gives. All is computed on one device, by default the first.
     """
 
     def __init__(
@@ -43,9 +60,12 @@ class HostProgram:
         open_envs: Callable[[Sequence[int], int], AbstractVectorEnv],
         overlap: bool = False,
         first_lane: int = 0,
+        device: jax.Device | None = None,
     ):
+        self.device = device or own_device()
         self._rows = program.padded_rows(len(tasks), MIN_LANES if on_cpu() else 1)
-        stacked, keys = program.stacked(tasks, seeds, self._rows)
+        with jax.default_device(self.device):
+            stacked, keys = to_device(program.stacked(tasks, seeds, self._rows))
         self.lanes = len(tasks)
         self.learn_every, self.first_update = stacked.plan.learn_every, stacked.plan.first_update
         self.max_length, self.places = stacked.agent.extension.max_length, stacked.env.places
@@ -53,7 +73,7 @@ class HostProgram:
         self._first_lane = first_lane  # its number in error messages
         self._seeds = list(seeds)
         self._idle = tasks[0].env.actions.example()
-        self._tasks, self._keys = to_device(stacked), to_device(keys)
+        self._tasks, self._keys = stacked, keys
         self._open = open_envs
         self._envs = open_envs(self._seeds, TRAINING)
         self._evaluation_envs: AbstractVectorEnv | None = None
@@ -62,6 +82,7 @@ class HostProgram:
         self._updated: int | None = None  # the step at which an environment failed after the update made there
         self.t = 0
 
+    @there
     def begin(self) -> None:
         """Every lane before its first step."""
         self._lanes, self._running = program.start(self._tasks, self._keys)
@@ -70,6 +91,7 @@ class HostProgram:
         )
         self.t, self._chosen, self._updated = 0, None, None
 
+    @there
     def advance(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> Chunk:
         """Train for some rounds, fewer if asked to stop."""
         began, before = self.t, np.array(self._lanes.episode)  # a copy: the lanes' own memory is used again
@@ -130,6 +152,7 @@ class HostProgram:
         )
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], chunk)
 
+    @there
     def evaluate(self, episodes: int, stop: Callable[[], bool] = lambda: False) -> Evaluation | None:
         """Evaluate every lane as it is now; None if it was asked to stop. Episodes begin the same at every evaluation
         (in a vector environment only the first does)."""
@@ -148,6 +171,7 @@ class HostProgram:
             return None
         return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
 
+    @there
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
         return jax.tree.map(lambda x: jnp.copy(x[: self.lanes]), (self._lanes, self._running))
@@ -156,14 +180,17 @@ class HostProgram:
         """How to bring the environments back to where they are; and whether this step's update was made already."""
         return self._envs.journal() | ({} if self._updated is None else {"updated": np.asarray(self._updated)})
 
+    @there
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
         return jax.tree.map(lambda x: np.asarray(x)[: self.lanes], program.networks(self._tasks, self._lanes))
 
+    @there
     def state_shape(self) -> PyTree:
         """The shapes and types that a checkpoint of this program must have."""
         return program.state_shape(self._tasks, self._keys, self.lanes)
 
+    @there
     def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
         """Go on from a checkpoint made at step t. A lane whose environment cannot be brought back to where it was
         begins a new episode; the notes returned say so."""

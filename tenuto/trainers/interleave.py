@@ -1,10 +1,10 @@
-"""Groups of lanes that share a device, each a program of its own with environments on the host."""
+"""Groups of lanes that share devices, each a program of its own with environments on the host."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, islice, pairwise
 
 import jax
 import jax.numpy as jnp
@@ -22,13 +22,17 @@ from tenuto.types import Result, Tree
 GROUPS = ((16, 2), (1, 1))
 
 
-def groups_for(lanes: int) -> int:
-    """The best number of groups for this number of lanes. A CPU has no idle time to fill."""
-    return 1 if on_cpu() else next(groups for least, groups in GROUPS if lanes >= least)
+def groups_for(lanes: int, devices: int = 1) -> int:
+    """The best number of groups for this number of lanes on so many devices. A CPU has no idle time to fill."""
+    if on_cpu():
+        return 1
+    used = min(lanes, devices)
+    return used * next(groups for least, groups in GROUPS if lanes // used >= least)
 
 
 class Interleaved:
-    """Groups of lanes that share a device: while the environments of some are at work, others learn and act.
+    """Groups of lanes that share a device, or have one each: while the environments of some are at work, others learn
+    and act.
 
     Each group is a program with a thread and a clock of its own; between two calls of `advance` all clocks are equal.
     """
@@ -113,10 +117,15 @@ def in_groups(
     seeds: Sequence[int],
     open_envs: Callable[[Sequence[int], int], AbstractVectorEnv],
     overlap: bool,
+    devices: Sequence[jax.Device] | None = None,
 ) -> Program:
-    """A program whose lanes take turns in `num` groups."""
+    """A program whose lanes take turns in `num` groups, which are dealt to the devices."""
     bounds = [round(i * len(tasks) / num) for i in range(num + 1)]
-    programs = [HostProgram(tasks[a:b], seeds[a:b], open_envs, overlap, first_lane=a) for a, b in pairwise(bounds)]
+    places = islice(cycle(devices or jax.local_devices()[:1]), num)
+    programs = [
+        HostProgram(tasks[a:b], seeds[a:b], open_envs, overlap, first_lane=a, device=device)
+        for (a, b), device in zip(pairwise(bounds), places, strict=True)
+    ]
     return programs[0] if num == 1 else Interleaved(programs)
 
 

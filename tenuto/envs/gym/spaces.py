@@ -17,13 +17,13 @@ from jaxtyping import Array, Float, Int, PyTree
 from tenuto.envs.base import AbstractSpec
 from tenuto.envs.gym.actions import actions_of
 from tenuto.errors import UserError
-from tenuto.nets import SMALL, smallest
 from tenuto.spaces import AbstractSpace
 from tenuto.types import ObsSize
 
 WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounded, and not scaled
 LARGEST = 1_000_000  # numbers in a flattened observation
 LARGEST_FLAT_IMAGE = 1024  # numbers of an image that is flattened with the other parts of a Dict or Tuple
+LEAST_SIDE = 5  # pixels of an image; one with a shorter side is read as a vector
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
 LIMITS = ("_max_episode_steps", "max_episode_steps", "max_steps")  # attributes with the most steps of an episode
 SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # attributes with the frames of a step
@@ -250,7 +250,7 @@ def _image_reader(space: theirs.Space) -> Reader | None:
         return channels_last(array) if array.shape == expected else array[None, None]
 
     shape = channels_last(np.zeros(expected, np.uint8)).shape
-    if min(shape[:2]) < smallest(SMALL):
+    if min(shape[:2]) < LEAST_SIDE:
         return None
     brightest = np.asarray(max(1, int(np.max(space.high))), np.float32)
     return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
