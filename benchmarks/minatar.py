@@ -36,7 +36,7 @@ import tyro
 from timing import measure
 
 from tenuto.actions import DoubleQ
-from tenuto.engines.processes import GPU_SHARE
+from tenuto.engines.work import GPU_SHARE
 from tenuto.envs.minatar import GAMES
 from tenuto.experiments.minatar import SUITE
 from tenuto.runs.jobs import Job, job_for

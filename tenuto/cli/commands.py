@@ -139,18 +139,22 @@ class Where:
     """Where jobs run."""
 
     engine: str = "local"
-    """`local`: on this machine. `ray`: on a Ray cluster whose machines all see --out (needs `pip install
-    'tenuto[ray]'`)."""
+    """`local`: on this machine. `ray`, `slurm`: on a cluster whose machines all see --out (they need `pip install
+    'tenuto[ray]'` or `'tenuto[slurm]'`)."""
     processes: int | None = None
-    """Worker processes, each with one job at a time. By default `local` has none, but threads of this process, and
-    `ray` as many as fit. On a GPU many small jobs train faster in processes with NVIDIA's MPS, which share it."""
+    """Worker processes, each with one job at a time. By default `local` has none, but threads of this process, `ray` as
+    many as fit, and `slurm` one for each job. On a GPU many small jobs train faster in processes with NVIDIA's MPS."""
     cores: int = 1
     """CPU cores of each worker of a cluster."""
     gpus: float = 0.0
-    """GPUs of each worker of a cluster; 0.25 lets four share one."""
+    """GPUs of each worker of a cluster; on Ray 0.25 lets four share one."""
     address: str | None = None
     """Of the Ray cluster; `auto` is the one that runs here. By default one of this machine that ends with the
     command."""
+    minutes: int = 24 * 60
+    """Time limit of each Slurm job. One that is over is queued again and goes on."""
+    slurm: list[str] = dataclasses.field(default_factory=list)
+    """Options of Slurm, as NAME=VALUE: partition=gpu account=lab."""
 
 
 @dataclasses.dataclass

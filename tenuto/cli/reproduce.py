@@ -2,10 +2,12 @@
 
 import contextlib
 import math
+import re
 import shlex
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.progress import Progress, TaskID
 
@@ -15,6 +17,7 @@ from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.engines import study
 from tenuto.engines.local import Local
 from tenuto.engines.on_ray import OnRay
+from tenuto.engines.on_slurm import OnSlurm
 from tenuto.engines.processes import Processes
 from tenuto.errors import UserError, demand
 from tenuto.experiments import EXPERIMENTS
@@ -30,7 +33,7 @@ from tenuto.trainers.devices import leave_gpus_to_workers, on_cpu
 QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
 
 
-ENGINES = ("local", "ray")
+ENGINES = ("local", "ray", "slurm")
 
 
 def reproduce(command: Reproduce, words: list[str]) -> None:
@@ -92,7 +95,8 @@ def show_needs_of_rest(todo: Sequence[Job], out: Path, at_a_time: int) -> None:
 def open_engine(where: Where, at_a_time: int) -> study.Engine:
     """What runs the jobs: threads of this process, `at_a_time` on each GPU, or workers, which then have the GPUs."""
     demand("engine", where.engine, ENGINES)
-    for flag, number, least in (("processes", where.processes, 1), ("cores", where.cores, 1), ("gpus", where.gpus, 0)):
+    numbers = ("processes", where.processes, 1), ("cores", where.cores, 1), ("gpus", where.gpus, 0)
+    for flag, number, least in (*numbers, ("minutes", where.minutes, 1)):
         if number is not None and not least <= number < math.inf:
             raise UserError(f"--{flag} must be at least {least}, not {number:g}")
     call = study.new_call()
@@ -101,7 +105,18 @@ def open_engine(where: Where, at_a_time: int) -> study.Engine:
     leave_gpus_to_workers()
     if where.engine == "local":
         return Processes(where.processes or 1, call)
-    return OnRay(call, workers=where.processes, cores=where.cores, gpus=where.gpus, address=where.address)
+    if where.engine == "ray":
+        return OnRay(call, workers=where.processes, cores=where.cores, gpus=where.gpus, address=where.address)
+    wrong = [option for option in where.slurm if not re.fullmatch(r"[a-z_]+=.+", option)]
+    if wrong or where.gpus != int(where.gpus):
+        raise UserError(
+            f"--slurm {wrong[0]}: options are NAME=VALUE, as in partition=gpu"
+            if wrong
+            else f"--gpus {where.gpus:g}: Slurm gives whole GPUs"
+        )
+    more = dict(option.split("=", 1) for option in where.slurm)
+    given: dict[str, Any] = {"workers": where.processes, "cores": where.cores, "gpus": int(where.gpus)}
+    return OnSlurm(call, **given, minutes=where.minutes, more=more)
 
 
 def run_with_bars(todo: Sequence[Job], folder: Path, engine: study.Engine) -> None:

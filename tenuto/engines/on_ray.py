@@ -14,25 +14,18 @@ from typing import Any
 
 from tenuto import files
 from tenuto.engines import attempts, work
-from tenuto.engines.processes import GPU_SHARE
 from tenuto.engines.work import Errand, Outcome
 from tenuto.errors import UserError
 from tenuto.runs.jobs import Job
-from tenuto.trainers.devices import CORES
 
 REACH_SECONDS = 5.0  # for a cluster's address to answer
-WITHOUT_GPU = {"JAX_PLATFORMS": "cpu"}  # Ray hides GPUs from such workers, which JAX takes for an error
 
 
 class Worker:
-    """What is made of each actor. JAX starts with the first errand, so these variables count."""
+    """What each actor is. JAX starts with its first errand, so these variables count."""
 
     def __init__(self, environment: dict[str, str]):
-        import jax
-
-        os.environ.update(environment)
-        if platforms := environment.get("JAX_PLATFORMS"):
-            jax.config.update("jax_platforms", platforms)  # the variable was read when JAX was imported
+        work.prepare(environment)
 
     def do(self, errand: tuple[Any, ...]) -> tuple[str, str, str]:
         name, how, why, _ = work.run_errand(Errand(*errand), lambda: False)
@@ -79,8 +72,7 @@ class OnRay:
                 f"worker with {cores} and {gpus:g}: give --cores and --gpus that fit"
             )
         self.workers = min(fits) if workers is None else workers
-        share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GPU_SHARE * min(gpus, 1):.3f}"} if gpus else WITHOUT_GPU
-        self._environment = {CORES: str(cores), **share}
+        self._environment = work.environment_for(cores, gpus)
         self._actor = ray.remote(num_cpus=cores, num_gpus=gpus, max_restarts=0, max_task_retries=0)(Worker)
 
     def start(self, job: Job, study: Path) -> None:

@@ -18,7 +18,6 @@ from tenuto.engines.work import Errand, Outcome
 from tenuto.runs.jobs import Job
 from tenuto.trainers.devices import CORES, cores
 
-GPU_SHARE = 0.92  # of a GPU's memory that all processes together may take
 GRACE_SECONDS = 10.0  # for a worker without work to end
 
 
@@ -35,7 +34,7 @@ class Processes:
         self._under_way = 0
         self._environment = os.environ | {
             CORES: str(max(1, cores() // number)),
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GPU_SHARE / number:.3f}",
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{work.GPU_SHARE / number:.3f}",
         }
         self._workers = [threading.Thread(target=self._serve, daemon=True) for _ in range(number)]
         for worker in self._workers:

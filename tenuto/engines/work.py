@@ -1,18 +1,22 @@
 """What a worker does: jobs, each under its folder's lock, each attempt noted. It runs in the driver's process (`local`)
 or in one of its own."""
 
+import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import jax
 
 import tenuto
 from tenuto.engines import attempts
 from tenuto.errors import UserError
 from tenuto.runs import folders, runner
 from tenuto.runs.jobs import Given, Job, from_json
-from tenuto.trainers.devices import start_jax
+from tenuto.trainers.devices import CORES, start_jax
 
+GPU_SHARE = 0.92  # of a GPU's memory that all its workers together may take
 STOP = "STOP"  # a file in the study's folder that asks every worker to save its state and end
 
 
@@ -34,6 +38,20 @@ class Errand(NamedTuple):
     name: str  # of the job
     job: Mapping[str, Any]  # as in config.json
     unlimited: bool
+
+
+def environment_for(cores: int, gpus: float) -> dict[str, str]:
+    """The variables of a worker with so many cores and GPUs of its machine."""
+    if not gpus:
+        return {CORES: str(cores), "JAX_PLATFORMS": "cpu"}
+    return {CORES: str(cores), "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GPU_SHARE * min(gpus, 1):.3f}"}
+
+
+def prepare(environment: Mapping[str, str]) -> None:
+    """Set these variables in this process, a worker in which JAX has computed nothing yet."""
+    os.environ.update(environment)
+    if platforms := environment.get("JAX_PLATFORMS"):
+        jax.config.update("jax_platforms", platforms)  # the variable was read when JAX was imported
 
 
 def errand_for(job: Job, study: Path, call: str) -> Errand:
@@ -92,8 +110,6 @@ def run_errand(errand: Errand, stop: Callable[[], bool]) -> Outcome:
             f"its worker has tenuto {tenuto.__version__} and the command {errand.version}: install the same version on "
             "all machines",
         )
-    import jax
-
     start_jax()
     try:
         job = from_json(dict(errand.job), Given(unlimited=errand.unlimited))
