@@ -222,6 +222,7 @@ CHANGES: dict[str, Any] = {
     "heads": 9,
     "evaluate_every": 100,
     "precision": "tensorfloat32",
+    "paired": True,
 }
 UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
 

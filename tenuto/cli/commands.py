@@ -158,6 +158,43 @@ class Where:
 
 
 @dataclasses.dataclass
+class Sweep:
+    """Search over the fields of a run: all combinations, at random, or by Optuna.
+
+    FILE is TOML: above, the arguments of `tenuto train` by their names; under [fields] a list of values or a range for
+    each field that is searched; under [search] how. Numbers such as lam and learning_rate are lanes of one program,
+    other fields jobs of their own. The same command goes on with a sweep that was stopped, and with more --trials it
+    adds to it.
+
+        env = "CartPole-v1"
+        agent = "ute"
+        steps = 20_000
+        seeds = 5
+        [fields]
+        lam = [-1, 0, 1]
+        learning_rate = {low = 1e-4, high = 1e-2, log = true}
+        plan.batch = [32, 64]
+        [search]
+        by = "random"  # grid, random, or optuna (needs `pip install 'tenuto[optuna]'`)
+        trials = 20
+
+    Example: tenuto sweep examples/sweep.toml --out runs/sweep
+    """
+
+    does: ClassVar[str] = "tenuto.cli.sweep:sweep"
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """What to search: a TOML file."""
+    out: Path
+    """Folder for the results: a new or empty one, or that of the same sweep."""
+    trials: int | None = None
+    """Trials of random and optuna, in place of the file's number."""
+    where: Where = dataclasses.field(default_factory=Where)
+    i_know: bool = False
+    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass
 class ReproduceFlags:
     """Flags of all experiments."""
 
@@ -355,6 +392,7 @@ Command = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Status, tyro.conf.subcommand("status")]
 )
 

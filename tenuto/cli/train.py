@@ -15,7 +15,7 @@ from tenuto import play
 from tenuto.api import load
 from tenuto.cli.commands import Eval, Plot, Resume, Train
 from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
-from tenuto.envs import AbstractEnv, registry
+from tenuto.envs import registry
 from tenuto.errors import UserError
 from tenuto.runs import folders, needs, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
@@ -115,7 +115,7 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report import stats  # SciPy takes long to import
     from tenuto.report.tables import verbatim
 
-    measure, title, caption = _measure(job)
+    measure, title, caption = runner.headline(job)
     scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
         title=verbatim(f"{job.label}, setting {job.request.setting}: {title}", "table.title"),
@@ -135,18 +135,6 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
         table.add_row(verbatim(label), mean, "" if alone else f"{low} to {high}", "" if alone else sd, str(len(mine)))
     console.print(table)
     say(f"{summary['env_steps']:,} env steps in {summary['seconds']:.0f} s; results and figures are in {folder}")
-
-
-def _measure(job: Job) -> tuple[str, str, str]:
-    """The number of the summary to show for this job: its name, title and caption."""
-    if job.request.evaluate_every:
-        episodes = job.request.evaluation_episodes
-        caption = f"mean over the last third of training, {episodes} episodes an evaluation"
-        return "evaluation", "return without exploration", caption
-    if isinstance(job.env, AbstractEnv) and job.env.has_scores:
-        worst, best = job.env.worst_return, job.env.best_return
-        return "auc", "normalised AUC", f"mean training return, {worst:g} counted as 0 and {best:g} as 1"
-    return "mean_return", "training return", "mean over all episodes, exploration included"
 
 
 def evaluate(command: Eval, words: list[str]) -> None:

@@ -162,7 +162,7 @@ def load_job(folder: Path, given: Given = Given()) -> Job:
     if not exists(config):
         hint = "name the folder given to `tenuto train --out`"
         if exists(folder / "experiment.json"):
-            hint = "it is one of `tenuto reproduce`; to go on with it, repeat that command"
+            hint = "it is one of `tenuto reproduce` or `sweep`; to go on with it, repeat that command"
         raise UserError(f"{folder} is not a run of tenuto (no config.json): {hint}")
     content = layout.read_config(config)
     try:

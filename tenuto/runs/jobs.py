@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -271,9 +272,8 @@ def _complete(request: Request, family: Family) -> Request:
 
 def _check_limits(request: Request) -> None:
     """Refuse what would fill the memory before the first step."""
-    swept = [len(values) for name in SWEPT if isinstance(values := getattr(request, name), tuple)]
     asked = {name: getattr(request, name) or 0 for name in LIMITS if name != LANES}
-    for name, amount in (asked | {LANES: request.seeds * math.prod(swept)}).items():
+    for name, amount in (asked | {LANES: request.seeds * math.prod(map(len, _axes(request)))}).items():
         if amount > LIMITS[name]:
             what = "lanes" if name == LANES else flag(name)
             raise UserError(
@@ -303,13 +303,26 @@ def _maker(request: Request, given: Given) -> Callable[..., Any]:
 
 
 def _lanes(request: Request) -> list[dict[str, Any]]:
-    swept = {name: getattr(request, name) for name in SWEPT}
-    swept = {name: values for name, values in swept.items() if isinstance(values, tuple)}
     return [
-        dict(zip(swept, values, strict=True)) | {"seed": request.first_seed + i}
-        for values in itertools.product(*swept.values())
+        functools.reduce(operator.or_, point, {}) | {"seed": request.first_seed + i}
+        for point in itertools.product(*_axes(request))
         for i in range(request.seeds)
     ]
+
+
+def _axes(request: Request) -> list[list[dict[str, Any]]]:
+    """What is crossed: the values of each list that was given. Lists of numbers that are paired are one axis."""
+    lists = {name: values for name in SWEPT if isinstance(values := getattr(request, name), tuple)}
+    paired = {name: lists.pop(name) for name in SCALARS if request.paired and name in lists}
+    axes = [[{name: value} for value in values] for name, values in lists.items()]
+    if paired:
+        most = max(map(len, paired.values()))
+        for name, values in paired.items():
+            if len(values) not in (1, most):
+                raise UserError(f"--paired lists must be of one length: {flag(name)} has {len(values)}, another {most}")
+        rows = zip(*(values * (most // len(values)) for values in paired.values()), strict=True)
+        axes.append([dict(zip(paired, row, strict=True)) for row in dict.fromkeys(rows)])
+    return axes
 
 
 def _tasks(

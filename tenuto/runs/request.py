@@ -147,6 +147,9 @@ class Asked:
     """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
     epsilon_horizon: Numbers = swept(_horizon)
     """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""
+    paired: bool = later(False)
+    """Take the lists of numbers above value by value (the first of each, the second of each) in place of crossing them;
+    a single value goes with all."""
     max_length: int | None = whole(1)
     """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum
     and with other continuous actions, else 10."""
@@ -230,7 +233,7 @@ def plain(request: Request) -> Request:
         if value is not None or FIELDS[name].default is not None:
             changed[name] = _whole_number(name, value)
     for name in SCALARS:
-        changed[name] = _numbers(name, getattr(request, name))
+        changed[name] = _numbers(name, getattr(request, name), distinct=not request.paired)
     for name in ("env_args", "plan"):
         changed[name] = _json_object(name, getattr(request, name))
     return dataclasses.replace(request, **changed)
@@ -245,7 +248,7 @@ def _whole_number(name: str, value: Any) -> int:
     raise UserError(f"{flag(name)} must be a whole number, not {value!r}"[:200])
 
 
-def _numbers(name: str, given: Any) -> tuple[float, ...] | None:
+def _numbers(name: str, given: Any, distinct: bool) -> tuple[float, ...] | None:
     if given is None:
         return None
     try:
@@ -256,7 +259,7 @@ def _numbers(name: str, given: Any) -> tuple[float, ...] | None:
         raise UserError(f"{flag(name)} was given no value: name at least one, or leave it out")
     if not all(map(math.isfinite, values)):
         raise UserError(f"{flag(name)} must be finite numbers, not {list(values)}")
-    return tuple(dict.fromkeys(values))
+    return tuple(dict.fromkeys(values)) if distinct else tuple(values)
 
 
 def _json_object(name: str, given: Any) -> str:

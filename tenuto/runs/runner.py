@@ -393,6 +393,26 @@ def finish(job: Job, folder: Path, config: str, kept: Records, program: Program,
     return folders.read_summary(folder)
 
 
+class Headline(NamedTuple):
+    """The number of the summary that tells how a lane did."""
+
+    name: str
+    title: str
+    caption: str
+
+
+def headline(job: Job) -> Headline:
+    """The number to show for this job."""
+    if job.request.evaluate_every:
+        episodes = job.request.evaluation_episodes
+        caption = f"mean over the last third of training, {episodes} episodes an evaluation"
+        return Headline("evaluation", "return without exploration", caption)
+    if isinstance(job.env, AbstractEnv) and job.env.has_scores:
+        worst, best = job.env.worst_return, job.env.best_return
+        return Headline("auc", "normalised AUC", f"mean training return, {worst:g} counted as 0 and {best:g} as 1")
+    return Headline("mean_return", "training return", "mean over all episodes, exploration included")
+
+
 def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.ndarray]:
     """The numbers of each lane in the summary; NaN where there is none."""
     scores = np.full(len(kept["count"]), np.nan)
