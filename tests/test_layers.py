@@ -24,7 +24,7 @@ LAYERS = (  # from the ground up; modules of one layer may import one another
     "trainers",
     "runs",
     "policy play report console wrappers engines",
-    "api experiments",
+    "api experiments sweeps",
     "cli",
 )
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names.split()}

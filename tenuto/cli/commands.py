@@ -118,6 +118,22 @@ class Plot:
 
 
 @dataclasses.dataclass
+class Merge:
+    """Join runs that differ only in their seeds, trained in different places, to one run.
+
+    Example: tenuto merge runs/here runs/there --out runs/all
+    """
+
+    does: ClassVar[str] = "tenuto.cli.train:join"
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders of finished runs. Train them with --first-seed 0, --first-seed 10 and so on: no seed may be in two of
+    them, and none missing between them."""
+    out: Path
+    """Folder for the joined run: a new or empty one."""
+
+
+@dataclasses.dataclass
 class Status:
     """Show how far the jobs of a study are, or a single run: from their folders alone, on any machine that sees them.
 
@@ -392,6 +408,7 @@ Command = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Merge, tyro.conf.subcommand("merge")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Status, tyro.conf.subcommand("status")]
 )

@@ -1,4 +1,4 @@
-"""`tenuto train`, `resume`, `eval` and `plot`: one run, and its policies."""
+"""`tenuto train`, `resume`, `eval`, `merge` and `plot`: one run, and its policies."""
 
 import json
 import math
@@ -13,11 +13,12 @@ from rich.table import Table
 
 from tenuto import play
 from tenuto.api import load
-from tenuto.cli.commands import Eval, Plot, Resume, Train
+from tenuto.cli.commands import Eval, Merge, Plot, Resume, Train
 from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import registry
 from tenuto.errors import UserError
 from tenuto.runs import folders, needs, runner, trackers
+from tenuto.runs import merge as merging
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.request import FIELDS, Request
 
@@ -80,6 +81,12 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
         progress.update(task, completed=1.0)
     draw_figures(folder)
     show_summary(job, summary, folder)
+
+
+def join(command: Merge, words: list[str]) -> None:
+    job = merging.merge(command.dirs, command.out)
+    draw_figures(command.out)
+    show_summary(job, folders.read_summary(command.out), command.out)
 
 
 def draw_figures(folder: Path) -> None:

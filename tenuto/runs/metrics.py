@@ -140,9 +140,11 @@ class Metrics:
             return
         if self._chunks == len(kept["clock"]):
             self.keep(self._chunks - 1)
+        self.add(int(kept["clock"][-1]), measure(kept), np.flatnonzero(kept["diverged"] >= 0).tolist())
+
+    def add(self, step: int, numbers: dict[str, list[Any]], diverged: list[int]) -> None:
+        """Append the numbers of a chunk: those of all lanes by name, and the lanes that have diverged."""
         self._chunks += 1
-        step, numbers = int(kept["clock"][-1]), measure(kept)
-        diverged = np.flatnonzero(kept["diverged"] >= 0).tolist()
         frames = {"frames": step * self._frames[0]} if self._skips else {}
         line: dict[str, Any] = {"step": step} | frames | numbers | {"diverged": diverged}
         line |= {m.name: None for m in table() if m.of_evaluation and set(numbers[m.name]) == {None}}

@@ -151,7 +151,8 @@ class Course:
             self._save()
             raise Interrupted(self._folder)
         self._best.write(self._folder, self._digest)
-        return finish(self._job, self._folder, self._digest, self._kept, self._program, self._clock.seconds)
+        networks, device = storage.leaves_of(self._program.networks()), jax.local_devices()[0].device_kind
+        return finish(self._job, self._folder, self._digest, self._kept, networks, self._clock.seconds, device)
 
     def _save(self) -> None:
         """Write a checkpoint. One that takes long to write is written less often."""
@@ -368,13 +369,21 @@ def log(folder: Path, line: str) -> None:
     files.append(folder / "log.txt", legible(said))
 
 
-def finish(job: Job, folder: Path, config: str, kept: Records, program: Program, seconds: float) -> dict[str, Any]:
+def finish(
+    job: Job,
+    folder: Path,
+    config: str,
+    kept: Records,
+    networks: dict[str, np.ndarray],
+    seconds: float,
+    device: str,
+) -> dict[str, Any]:
     """Write networks, records and summary of the run, and remove the checkpoint; the summary."""
-    about = {"job": job.to_json(), "config": config}
-    storage.save(folder / "networks.npz", storage.leaves_of(program.networks()), about)
+    about, t = {"job": job.to_json(), "config": config}, int(kept["clock"][-1])
+    storage.save(folder / "networks.npz", networks, about)
     storage.save(folder / "records.npz", kept.arrays(), about)
     by_steps = job.budget.unit == STEPS
-    measured = _measured(job.env, kept, np.full(len(job.lanes), program.t) if by_steps else None)
+    measured = _measured(job.env, kept, np.full(len(job.lanes), t) if by_steps else None)
     summary = {
         "job": job.to_json(),
         "lanes": [
@@ -383,9 +392,9 @@ def finish(job: Job, folder: Path, config: str, kept: Records, program: Program,
             | {name: finite_or_none(float(each[i])) for name, each in measured.items()}
             for i, lane in enumerate(job.lanes)
         ],
-        "env_steps": len(job.lanes) * program.t if by_steps else int(kept["steps"].sum()),
+        "env_steps": len(job.lanes) * t if by_steps else int(kept["steps"].sum()),
         "seconds": round(seconds, 3),
-        "device": jax.local_devices()[0].device_kind,
+        "device": device,
         "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
     }
     storage.write_sealed(folder / "summary.json", {"config": config, **summary})
