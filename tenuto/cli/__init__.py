@@ -1,4 +1,4 @@
-"""The command line: list, train, resume, eval, plot, merge, reproduce, sweep, status. Wrong input: one line and exit code 2."""
+"""The command line. Wrong input: one line and exit code 2."""
 
 import contextlib
 import os
