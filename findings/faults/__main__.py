@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 import tyro
 
-from faults import damage, ends, fuzz, meetings
+from faults import damage, ends, fuzz, meetings, studies
 from faults.kinds import HELD, Kind
 from tenuto import files
 from tenuto.errors import UserError, demand
 
-KINDS = {kind.name: kind for module in (ends, meetings, damage, fuzz) for kind in module.KINDS}
+KINDS = {kind.name: kind for module in (ends, meetings, damage, fuzz, studies) for kind in module.KINDS}
 MOST_TOLD = 5  # things that broke, of a kind
 WORDS = """What was done to runs on purpose, and what came of it: made by `make faults`, kind by kind ({machine};
 {minutes} minutes in all, seed {seed}; [as data](../results/findings/faults.json)). A trial holds if nothing is lost
