@@ -25,6 +25,7 @@ LAYERS = (  # from the ground up; modules of one layer may import one another
     "runs",
     "policy play report console wrappers engines",
     "api experiments sweeps",
+    "pages",
     "cli",
 )
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
