@@ -236,7 +236,7 @@ def test_what_the_results_say_of_the_zoo_is_in_its_tables():
         plain, held = map(float, means(steps, name))
         assert held <= plain / 2
     curves = map(json.loads, (ROOT / "results" / "zoo" / "curves.jsonl").read_text().splitlines())
-    ends = {(c["problem"], c["column"]): sorted(lane[-1] for lane in c["returns"]) for c in curves}
+    ends = {(c["row"], c["column"]): sorted(lane[-1] for lane in c["returns"]) for c in curves}
     assert ends["CartPole-v1", "ddqn"] == [500.0] * 10
     worst, *others = ends["CartPole-v1", "ute"]
     assert (round(worst), others) == (356, [500.0] * 9)

@@ -15,7 +15,7 @@ from tenuto import agents, cli, settings
 from tenuto.actions import DoubleQ
 from tenuto.envs import registry
 from tenuto.envs.lava import GOAL, MAPS
-from tenuto.experiments import EXPERIMENTS, exact, gridworlds, measures
+from tenuto.experiments import EXPERIMENTS, curves, exact, gridworlds, measures
 from tenuto.experiments.experiment import Source
 from tenuto.extensions import Situation, SkipQ, Uncertain
 from tenuto.report import cells
@@ -181,6 +181,16 @@ def test_reproduce_gridworlds_leaves_table_2_and_what_the_agents_did(made):
     assert by_agent["temporl"] > 1.0
     figures = {"tab_gid_result_released", "coverage_released", "lengths_released", "calibration_released"}
     assert {p.stem for p in made.glob("*.png")} == {p.stem for p in made.glob("*.svg")} == figures
+
+
+def test_reproduce_gridworlds_keeps_the_learning_curve_of_each_cell_of_table_2(made):
+    kept = curves.read(made)
+    assert set(kept) == {(c.row, c.column, c.setting) for c in cells.read(made) if c.table == "tab:gid_result"}
+    for entry in gridworlds.entries("main", "released", 2, 3):
+        if entry.measure == "auc":
+            returns = measures.kept_of(entry.source, made, "returns")  # of three episodes
+            np.testing.assert_allclose(kept[entry.curve].returns, returns, rtol=1e-3)
+            assert kept[entry.curve].at.tolist() == [0.5, 1.5, 2.5]
 
 
 def test_a_cell_is_made_of_its_own_lanes(made):

@@ -75,7 +75,7 @@ def test_the_table_says_how_lambda_was_chosen_and_shows_no_published_number(fold
 def test_curves_of_games_whose_jobs_are_gone_are_drawn_again(folder: Path, tmp_path: Path):
     """A study grows game by game, on machines that keep nothing."""
     shutil.copytree(folder, tmp_path / "out", ignore=shutil.ignore_patterns("jobs", "*.png", "*.svg"))
-    minatar.EXPERIMENT.draw([], tmp_path / "out")
+    minatar.EXPERIMENT.draw([], curves.read(tmp_path / "out"), tmp_path / "out")
     before, after = ((f / "learning_curves_standard.svg").read_text() for f in (folder, tmp_path / "out"))
     assert all(f"<!-- {word} -->" in after for word in ("breakout", "ddqn", "ez-greedy"))
     assert after.count("<path") == before.count("<path")
@@ -84,7 +84,7 @@ def test_curves_of_games_whose_jobs_are_gone_are_drawn_again(folder: Path, tmp_p
 def test_a_thinned_curve_has_the_means_of_evaluations_that_follow_one_another():
     steps, values = np.arange(1, 101) * 10, np.random.default_rng(0).normal(size=(3, 3, 100))
     thin = curves.thinned(figures.Curve(steps, *values, evaluated=True))
-    assert thin.steps.tolist() == list(range(50, 1001, 50))
+    assert thin.at.tolist() == list(range(50, 1001, 50))
     for found, whole in zip(thin[1:4], values, strict=True):
         np.testing.assert_allclose(found, whole.reshape(3, 20, 5).mean(2))
     few = figures.Curve(steps[:7], *values[:, :, :7], evaluated=True)

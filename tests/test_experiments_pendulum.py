@@ -1,6 +1,7 @@
 """The whole way on the pendulum, with networks of a few units: train, evaluate, stop, go on, report."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ from helpers.tasks import small_row
 from tenuto import cli, settings
 from tenuto.actions import DDPG, SAC
 from tenuto.errors import UserError
-from tenuto.experiments import EXPERIMENTS, pendulum, published
+from tenuto.experiments import EXPERIMENTS, curves, pendulum, published
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.report import cells
 from tenuto.runs import folders, runner
@@ -100,6 +101,21 @@ def test_figures_are_drawn_for_each_part(folder):
     for name in ("fig_Pendulum-v0_released", "learners_released"):
         assert (folder / f"{name}.png").stat().st_size > 10_000
         assert (folder / f"{name}.svg").exists()
+
+
+def test_its_curves_are_kept_and_drawn_when_the_jobs_are_gone(folder, tmp_path):
+    kept = curves.read(folder)
+    measured = {(c.row, c.column, c.setting) for c in cells.read(folder) if c.table in pendulum.DRAWN}
+    assert set(kept) == measured
+    for curve in kept.values():
+        assert (curve.unit, curve.evaluated, curve.at.tolist()) == ("steps", True, [250, 500, 600])
+        assert np.isfinite([curve.returns, curve.decisions, curve.decisions_per_step]).all()
+    shutil.copytree(folder, tmp_path / "out", ignore=shutil.ignore_patterns("jobs", "*.png", "*.svg"))
+    pendulum.draw([], kept, tmp_path / "out")
+    for name in ("fig_Pendulum-v0_released.svg", "learners_released.svg"):
+        before, after = ((f / name).read_text() for f in (folder, tmp_path / "out"))
+        assert "<!-- J = 2 -->" in after
+        assert after.count("<path") == before.count("<path")
 
 
 def test_a_run_that_was_stopped_between_evaluations_goes_on_to_the_same_end(folder, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from helpers.files import snapshot
 from tenuto import cli
 from tenuto.errors import UserError
-from tenuto.experiments import chain
+from tenuto.experiments import chain, curves, measures
 from tenuto.experiments import reproduce as reproduce_module
 from tenuto.report import cells
 from tenuto.runs import folders, jobs, runner, storage
@@ -34,7 +34,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_reproduce_leaves_numbers_tables_and_figures(made: Path):
     files = {p.name for p in made.iterdir() if p.is_file()}
     figure = "tab_nchain_auc_released"
-    assert files == {"experiment.json", "cells.json", "lanes.csv", "table.md", f"{figure}.png", f"{figure}.svg"}
+    texts = {"experiment.json", "cells.json", "lanes.csv", "curves.jsonl", "table.md"}
+    assert files == texts | {f"{figure}.png", f"{figure}.svg"}
     assert (made / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (made / f"{figure}.svg").read_text()
     assert len(list((made / "jobs").iterdir())) == 4
@@ -172,6 +173,23 @@ def test_a_report_keeps_cells_whose_jobs_are_gone_and_draws_those_that_are_there
     made_now = reproduce_module.write_report(chain.EXPERIMENT, entries, folder, command="x")
     assert len(made_now) == len(entries) - 1
     assert {c.key: c.mean for c in cells.read(folder)} == pytest.approx(before, abs=1e-5)
+
+
+def test_the_learning_curve_of_each_cell_is_kept_and_drawn_when_its_job_is_gone(made: Path, tmp_path: Path):
+    folder, entries = tmp_path / "copy", chain.entries("main", "released", 2, 100, length=10)
+    shutil.copytree(made, folder, ignore=shutil.ignore_patterns("*.png", "*.svg"))
+    kept = curves.read(folder)
+    assert set(kept) == {(c.row, c.column, c.setting) for c in cells.read(folder)}
+    for entry in entries:
+        curve, returns = kept[entry.curve], measures.kept_of(entry.source, folder, "returns")
+        assert (curve.unit, curve.evaluated, curve.returns.shape) == ("episodes", False, (2, 20))
+        ends = np.stack([returns[:, :6].mean(1), returns[:, -4:].mean(1)], axis=1)
+        np.testing.assert_allclose(curve.returns[:, [0, -1]], ends, rtol=1e-3, atol=1e-6)
+    shutil.rmtree(folder / "jobs")
+    assert reproduce_module.write_report(chain.EXPERIMENT, entries, folder, command="x") == []
+    before, after = ((f / "tab_nchain_auc_released.svg").read_text() for f in (made, folder))
+    assert all(f"<!-- {word} -->" in after for word in ("N = 10", "ute", "ez-greedy", "training return"))
+    assert after.count("<path") == before.count("<path")
 
 
 def test_diverged_lanes_are_told_by_lane(made: Path, tmp_path: Path):

@@ -47,7 +47,7 @@ def test_a_curve_of_evaluations_is_their_mean_over_episodes(swept: Run):
     kept = swept.records
     curve = Curve.of(kept, [2, 0])
     assert curve.evaluated
-    assert curve.steps.tolist() == [100, 200, 300, 310]
+    assert curve.at.tolist() == [100, 200, 300, 310]
     for row, lane in enumerate((2, 0)):
         for number in range(4):
             returns, steps, decisions = (
@@ -62,16 +62,16 @@ def test_a_curve_of_training_goes_by_steps(swept: Run):
     kept = swept.records
     curve = Curve.of(kept, [0, 1], training=True)
     assert not curve.evaluated
-    assert len(curve.steps) == figures.BINS
+    assert len(curve.at) == figures.BINS
     longest = max(kept["steps"][lane].sum() for lane in (0, 1))
-    assert curve.steps[-1] == longest
-    assert curve.steps[0] == pytest.approx(longest / figures.BINS)
+    assert curve.at[-1] == longest
+    assert curve.at[0] == pytest.approx(longest / figures.BINS)
     for lane in (0, 1):
         count = int(kept["count"][lane])
         ends = np.cumsum(kept["steps"][lane, :count])
-        first = int(np.searchsorted(curve.steps, ends[0]))
+        first = int(np.searchsorted(curve.at, ends[0]))
         assert np.isnan(curve.returns[lane, :first]).all()
-        inside = [float(kept["returns"][lane, i]) for i in range(count) if ends[i] <= curve.steps[first]]
+        inside = [float(kept["returns"][lane, i]) for i in range(count) if ends[i] <= curve.at[first]]
         assert curve.returns[lane, first] == pytest.approx(mean(inside))
         share = [kept["decisions"][lane, i] / kept["steps"][lane, i] for i in range(len(inside))]
         assert curve.decisions_per_step[lane, first] == pytest.approx(mean(share))
@@ -112,7 +112,7 @@ def test_runs_are_drawn_side_by_side_finished_or_not(
     assert [len(curve.returns) for curve in found.values()] == [1, 1, 1, 3, 3]
     assert len(found) == 5  # the last two have the same label
     last = list(found.values())[-1]
-    assert last.steps.tolist() == [100]
+    assert last.at.tolist() == [100]
     whole = list(found.values())[-2]
     np.testing.assert_array_equal(last.returns, whole.returns[:, :1])
 

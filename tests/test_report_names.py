@@ -43,7 +43,7 @@ def draw(kind: str, path: Path, name: str) -> Any:
     panel = {name: {name: CURVE}}
     match kind:
         case "learning_curves":
-            return figures.learning_curves({name: {name: VALUES}}, path, title=name, worst=0.0, best=1.0)
+            return figures.learning_curves(panel, path, title=name, worst=0.0, best=1.0)
         case "evaluations":
             return figures.evaluations(panel, path, title=name)
         case "evaluation_returns":

@@ -94,7 +94,7 @@ def test_cells_and_curves_with_infinite_numbers_are_valid_json(tmp_path: Path):
     assert line["returns"] == [[1.0, None], [None, 2.0]]
     (curve,) = curves.read(tmp_path).values()
     np.testing.assert_array_equal(curve.returns, [[1.0, math.nan], [math.nan, 2.0]])
-    assert curve.steps.tolist() == [10, 20]
+    assert curve.at.tolist() == [10, 20]
 
 
 def test_an_environment_that_pays_infinity_itself_is_still_refused(tmp_path: Path):

@@ -276,5 +276,5 @@ def test_sums_of_steps_and_counts_may_pass_two_to_the_31():
     late = Records(**arrays).last_third("returns")  # of 2.1 billion steps: the two evaluations after 1.4 billion
     np.testing.assert_allclose(late, kept["evaluation_returns"][:, 1:].mean((1, 2)), rtol=1e-6)
     curve = Curve.of(Records(**arrays), [0, 1], training=True)
-    assert curve.steps[-1] == 2_100_000_000
+    assert curve.at[-1] == 2_100_000_000
     assert curve.returns[:, -1].tolist() == [1.0, 2.0]

@@ -383,8 +383,8 @@ class ReproduceZoo(ReproduceFlags):
 class Reproduce:
     """Reproduce tables and figures of the paper, with its numbers beside ours.
 
-    Writes cells.json, lanes.csv, table.md and figures (PNG, SVG) to --out. Finished work found there is not run again;
-    an interrupted call goes on where it stopped when it is repeated.
+    Writes cells.json, lanes.csv, curves.jsonl, table.md and figures (PNG, SVG) to --out. Finished work found there is
+    not run again; an interrupted call goes on where it stopped when it is repeated.
 
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """

@@ -31,7 +31,7 @@ from tenuto.settings.family import STEPS
 from tenuto.trainers.devices import leave_gpus_to_workers, on_cpu
 
 QUICK = "--quick: a trial run, cut short. These numbers mean nothing."
-
+WRITTEN = "cells.json, lanes.csv, curves.jsonl, table.md, figures (PNG, SVG)"
 
 ENGINES = ("local", "ray", "slurm")
 
@@ -72,7 +72,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         except (runner.Interrupted, UserError):  # the tables are of the jobs that are finished
             if any(folders.finished(folder / "jobs" / job.name) for job in todo):
                 report()
-                say(f"What is finished is in {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
+                say(f"What is finished is in {folder}: {WRITTEN}")
             raise
     made = report()
     for (table, setting), group in tables.grouped(made).items():
@@ -82,7 +82,7 @@ def reproduce(command: Reproduce, words: list[str]) -> None:
         say(line)
     if flags.quick:
         console.print(f"[yellow]{QUICK}[/]")
-    say(f"Written to {folder}: cells.json, lanes.csv, table.md, figures (PNG, SVG)")
+    say(f"Written to {folder}: {WRITTEN}")
 
 
 def show_needs_of_rest(todo: Sequence[Job], out: Path, at_a_time: int) -> None:

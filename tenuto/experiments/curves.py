@@ -1,65 +1,47 @@
-"""Learning curves kept as data: a figure stays whole when jobs are run one by one and removed between."""
+"""Learning curves kept as data: a figure stays whole when jobs are run one by one and removed between.
+
+A curve is found by the row, the column and the setting of its cell.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tenuto import files
-from tenuto.experiments.evaluations import Evaluations
-from tenuto.experiments.experiment import Entry
-from tenuto.experiments.problems import PROBLEMS
-from tenuto.report import figures
 from tenuto.report.figures import Curve
 from tenuto.runs import storage
 from tenuto.runs.metrics import finite_or_none
 
 FILE = "curves.jsonl"
-DIGITS = 6
-POINTS = 20  # of a thinned curve
-Key = tuple[str, str, str]  # problem or game, column, setting
-
-
-def draw(listed: Sequence[Entry], others: Mapping[tuple[str, str], Evaluations], folder: Path) -> None:
-    """The zoo's evaluation returns over training, a figure for each part and setting, a panel for each problem.
-    `others` are those of Stable-Baselines3, by problem and column."""
-    fresh = {(e.row, e.column, e.setting): e.source for e in listed}
-    kept = keep({key: Evaluations.of(source, folder).curve() for key, source in fresh.items()}, folder)
-    settings = dict.fromkeys(setting for _, _, setting in kept)
-    shown = kept | {(*key, setting): them.curve() for setting in settings for key, them in others.items()}
-    sheets: dict[tuple[str, str], dict[str, dict[str, Curve]]] = {}
-    for problem in PROBLEMS.values():
-        for (name, column, setting), curve in shown.items():
-            if name == problem.name:
-                panels = sheets.setdefault((problem.part, setting), {})
-                panels.setdefault(name, {})[column] = curve
-    for (part, setting), panels in sheets.items():
-        title = f"Zoo, {part}, evaluations without exploration, setting {setting}"
-        figures.evaluation_returns(panels, folder / f"curves_{part}_{setting}", title=title)
+DIGITS = 4  # that are kept of a number
+POINTS = 20  # that are kept of a curve
+MOST = 2**28  # bytes of a file; one of 100 curves of 100 seeds has a hundredth of that
+Key = tuple[str, str, str]  # row, column, setting
+NUMBERS = ("returns", "decisions", "decisions_per_step")
 
 
 def thinned(curve: Curve) -> Curve:
-    """The curve with so few points that it can be kept: each is the mean of some evaluations that follow one another,
-    at the step of the last."""
-    groups = np.array_split(np.arange(len(curve.steps)), min(POINTS, len(curve.steps)))
+    """The curve with so few points that it can be kept: each is the mean of some that follow one another. Evaluations
+    stand at the last one's step, episodes at their middle."""
+    groups = np.array_split(np.arange(len(curve.at)), min(POINTS, len(curve.at)))
 
     def means(array: np.ndarray) -> np.ndarray:
         return np.stack([array[:, group].mean(1) for group in groups], axis=1)
 
-    return curve._replace(
-        steps=curve.steps[[group[-1] for group in groups]],
-        returns=means(curve.returns),
-        decisions=means(curve.decisions),
-        decisions_per_step=means(curve.decisions_per_step),
-    )
+    at = [curve.at[group[-1]] if curve.evaluated else curve.at[group].mean() for group in groups]
+    returns, decisions, per_step = map(means, (curve.returns, curve.decisions, curve.decisions_per_step))
+    return Curve(np.asarray(at), returns, decisions, per_step, curve.evaluated, curve.unit)
 
 
 def keep(fresh: Mapping[Key, Curve], folder: Path) -> dict[Key, Curve]:
-    """Add these curves to those that the folder holds; all of them."""
-    kept = read(folder) | dict(fresh)
-    write(kept, folder)
-    return kept
+    """Add these curves, thinned, to those that the folder holds; all of them, the fresh ones whole."""
+    kept = read(folder)
+    if fresh:
+        write(kept | {key: thinned(curve) for key, curve in fresh.items()}, folder)
+    return kept | dict(fresh)
 
 
 def read(folder: Path) -> dict[Key, Curve]:
@@ -67,31 +49,39 @@ def read(folder: Path) -> dict[Key, Curve]:
     path = folder / FILE
     if not path.exists():
         return {}
-    found = {}
     try:
-        for line in path.read_text().splitlines():
-            fields = json.loads(line)
-            key = fields.pop("problem"), fields.pop("column"), fields.pop("setting")
-            steps = np.asarray(fields.pop("steps"))
-            rest = {name: np.asarray(values, np.float64) for name, values in fields.items()}
-            found[key] = Curve(steps, **rest, evaluated=True)
-    except (ValueError, KeyError, TypeError) as problem:
+        return dict(map(_read_line, files.read_text(path, MOST).splitlines()))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise storage.damaged(path, problem) from None
-    return found
+
+
+def _read_line(line: str) -> tuple[Key, Curve]:
+    fields = json.loads(line)
+    key = fields["row"], fields["column"], fields["setting"]
+    at, shape = np.asarray(fields["at"]), np.shape(fields["returns"])
+    found = {name: np.asarray(fields.get(name, np.full(shape, np.nan)), np.float64) for name in NUMBERS}
+    if {array.shape for array in found.values()} != {(shape[0], *at.shape)}:
+        raise ValueError(f"the curve of {', '.join(key)} has numbers for other points than its own")
+    return key, Curve(at, **found, evaluated=fields["evaluated"], unit=fields["unit"])
 
 
 def write(kept: Mapping[Key, Curve], folder: Path) -> None:
     """Write them, a line for each."""
-    lines = []
-    for (problem, column, setting), curve in sorted(kept.items()):
-        arrays = {name: _plain(values) for name, values in curve._asdict().items() if name != "evaluated"}
-        lines.append(json.dumps({"problem": problem, "column": column, "setting": setting} | arrays, allow_nan=False))
+    lines = (json.dumps(_fields(*item), allow_nan=False, separators=(",", ":")) for item in sorted(kept.items()))
     files.write_text(folder / FILE, "".join(f"{line}\n" for line in lines))
 
 
-def _plain(values: np.ndarray) -> list:
+def _fields(key: Key, curve: Curve) -> dict[str, Any]:
+    """A line's fields, without decisions where nobody counted them."""
+    fields: dict[str, Any] = dict(zip(("row", "column", "setting"), key, strict=True))
+    fields |= {"unit": curve.unit, "evaluated": curve.evaluated, "at": curve.at.tolist()}
+    numbers = {name: getattr(curve, name) for name in NUMBERS}
+    known = [name for name, array in numbers.items() if name == "returns" or np.isfinite(array).any()]
+    return fields | {name: _plain(numbers[name]) for name in known}
+
+
+def _plain(values: np.ndarray) -> list[Any]:
     """As lists, with as many digits as anybody can use; None where a number is not finite."""
     if values.ndim > 1:
         return [_plain(row) for row in values]
-    whole = values.dtype.kind != "f"
-    return [int(value) if whole else finite_or_none(float(f"{value:.{DIGITS}g}")) for value in values]
+    return [finite_or_none(float(f"{value:.{DIGITS}g}")) for value in values]

@@ -1,13 +1,15 @@
 """The evaluations of some lanes, whoever trained them, and the numbers that tables show of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from tenuto.experiments import measures
-from tenuto.experiments.experiment import Source
+from tenuto.experiments.experiment import Curves, Source
+from tenuto.experiments.problems import PROBLEMS
+from tenuto.report import figures
 from tenuto.report.figures import Curve
 
 LAST = 3  # evaluations, of ten in a run, over which most numbers are means
@@ -77,3 +79,19 @@ NUMBERS: dict[str, Number] = {
     "reached": reached,
     "steps to threshold": steps_to,
 }
+
+
+def draw(curves: Curves, others: Mapping[tuple[str, str], Evaluations], folder: Path) -> None:
+    """The zoo's evaluation returns over training, a figure for each part and setting, a panel for each problem.
+    `others` are those of Stable-Baselines3, by problem and column."""
+    settings = dict.fromkeys(setting for _, _, setting in curves)
+    shown = dict(curves) | {(*key, setting): them.curve() for setting in settings for key, them in others.items()}
+    sheets: dict[tuple[str, str], dict[str, dict[str, Curve]]] = {}
+    for problem in PROBLEMS.values():
+        for (name, column, setting), curve in shown.items():
+            if name == problem.name:
+                panels = sheets.setdefault((problem.part, setting), {})
+                panels.setdefault(name, {})[column] = curve
+    for (part, setting), panels in sheets.items():
+        title = f"Zoo, {part}, evaluations without exploration, setting {setting}"
+        figures.evaluation_returns(panels, folder / f"curves_{part}_{setting}", title=title)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tenuto.errors import UserError
 from tenuto.report.cells import Cell
+from tenuto.report.figures import Curve
 from tenuto.runs.jobs import Job
 from tenuto.settings.family import Budget
 
@@ -45,6 +46,15 @@ class Entry(NamedTuple):
     def setting(self) -> str:
         return str(self.source.job.request.setting)
 
+    @property
+    def curve(self) -> tuple[str, str, str]:
+        """By what its learning curve is found."""
+        return self.row, self.column, self.setting
+
+
+Curves = Mapping[tuple[str, str, str], Curve]
+"""Learning curves by the row, column and setting of their cells."""
+
 
 class Wanted(NamedTuple):
     """What the flags of `tenuto reproduce` ask of an experiment."""
@@ -70,11 +80,10 @@ class Experiment(NamedTuple):
     settings: Mapping[str, str]
     budget: Budget | None  # that each lane is trained for; None: every item has a number of steps of its own
     entries: Callable[..., list[Entry]]  # (part, setting, seeds, amount of the budget, *item of Wanted)
-    panel: Callable[
-        [Entry], tuple[str, str] | None
-    ]  # the panel and the curve that an entry is drawn as; None if it is not
+    panel: Callable[[Entry], tuple[str, str] | None]  # that shows its learning curve, and by which name; None: no curve
     wanted: Callable[[Any], Wanted] = lambda flags: Wanted([()], flags.seeds)  # by the experiment's own flags
-    draw: Callable[[Sequence[Entry], Path], None] = lambda entries, folder: None  # figures beyond learning curves
+    # Figures beyond those of training returns by episode: of the entries whose jobs are there, and of all curves.
+    draw: Callable[[Sequence[Entry], Curves, Path], None] = lambda entries, drawn, folder: None
     derive: Callable[[Sequence[Cell]], list[Cell]] = lambda cells: []  # cells made from other cells
     beside: Callable[[Path], list[Cell]] = lambda folder: []  # cells of others' runs, which the folder keeps
     seeds: int | None = 20  # in the paper; None: every item has its own

@@ -9,7 +9,7 @@ from tenuto.agents import able
 from tenuto.envs import Lava
 from tenuto.envs.lava import MAPS
 from tenuto.experiments import measures, published
-from tenuto.experiments.experiment import Entry, Experiment, Source
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Source
 from tenuto.report import figures
 from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.lava import BUDGET, SETTINGS
@@ -145,7 +145,7 @@ def panel(entry: Entry) -> tuple[str, str] | None:
     return entry.row, entry.column
 
 
-def draw(listed: Sequence[Entry], folder: Path) -> None:
+def draw(listed: Sequence[Entry], drawn: Curves, folder: Path) -> None:
     """Coverage maps, length distributions over training, and calibration, a figure each per setting."""
     for setting in dict.fromkeys(entry.setting for entry in listed):
         mine = [entry for entry in listed if entry.setting == setting]

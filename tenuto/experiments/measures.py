@@ -102,8 +102,10 @@ def _at_the_end(source: Source, folder: Path, name: str) -> np.ndarray:
 
 
 def curve(source: Source, folder: Path) -> figures.Curve:
-    """The source's evaluations over training."""
-    return figures.Curve.of(records_of(source, folder), np.flatnonzero(source.mine()))
+    """The source's evaluations over training; where it has none, its training returns by episode."""
+    if len(records_of(source, folder)["evaluated"]):
+        return figures.Curve.of(records_of(source, folder), np.flatnonzero(source.mine()))
+    return figures.Curve.of_episodes(kept_of(source, folder, "returns"))
 
 
 def calibration(source: Source, folder: Path) -> np.ndarray:

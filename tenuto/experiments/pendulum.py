@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from tenuto.errors import UserError
-from tenuto.experiments import measures, published
-from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted, numbers
-from tenuto.report import cells, figures
+from tenuto.experiments import published
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Source, Wanted, numbers
+from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
+from tenuto.report.figures import Curve
 from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.pendulum import BUDGET, SETTINGS
 
@@ -37,6 +38,7 @@ EXTENDED = ("figar", "temporl-ddpg", "ute-ddpg")
 LEARNERS = ("td3", "sac")
 LAMS = (-2.5, -1.5, -0.5, 0.0, 0.5, 1.5)
 RETURN, DECISIONS = "evaluation return", "decisions per episode"
+DRAWN = ("tab:pendulum", "learners", "lambdas")  # tables of returns
 
 
 def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int) -> list[Entry]:
@@ -78,18 +80,21 @@ def _lambdas(job: Callable[..., Job], J: int) -> Iterator[Entry]:
             yield from _both("lambdas", f"ute-ddpg lam={lam}", J, source)
 
 
-def draw(listed: Sequence[Entry], folder: Path) -> None:
-    """Evaluation returns and decisions over training, a figure for each part and setting, a column for each J."""
-    groups: dict[tuple[str, str], list[Entry]] = {}
-    for entry in listed:
-        if entry.measure == RETURN:
-            groups.setdefault((entry.table, entry.setting), []).append(entry)
-    for (table, setting), mine in groups.items():
-        alone = [entry for entry in mine if entry.row == "1"]  # the action learner by itself, for comparison
-        panels = {}
-        for J in dict.fromkeys(entry.row for entry in mine if entry.row != "1") or ["1"]:
-            shown = alone + [entry for entry in mine if entry.row == J and J != "1"]
-            panels[f"J = {J}"] = {entry.column: measures.curve(entry.source, folder) for entry in shown}
+def panel(entry: Entry) -> tuple[str, str] | None:
+    """Returns are drawn, a panel for each J."""
+    return (f"J = {entry.row}", entry.column) if entry.measure == RETURN else None
+
+
+def draw(listed: Sequence[Entry], drawn: Curves, folder: Path) -> None:
+    """Evaluation returns and decisions over training, a figure for each part and setting, a column for each J: of all
+    cells that the folder holds, whether or not their jobs are still there."""
+    there = [c for c in cells.read(folder) if c.table in DRAWN and (c.row, c.column, c.setting) in drawn]
+    for (table, setting), mine in tables.grouped(there).items():
+        curves: dict[int, dict[str, Curve]] = {}
+        for cell in mine:
+            curves.setdefault(int(cell.row), {})[cell.column] = drawn[cell.row, cell.column, setting]
+        alone = curves.pop(1, {})  # the action learner by itself, for comparison
+        panels = {f"J = {J}": alone | curves[J] for J in sorted(curves)} or {"J = 1": alone}
         name = "fig_Pendulum-v0" if table == "tab:pendulum" else table
         title = f"Pendulum-v0, evaluations without exploration, setting {setting}"
         figures.evaluations(panels, folder / f"{name}_{setting}", title=title)
@@ -123,4 +128,4 @@ def wanted(flags: Any) -> Wanted:
     return Wanted(numbers("max-lengths", flags.max_lengths), flags.seeds)
 
 
-EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, BUDGET, entries, lambda entry: None, wanted, draw, derive)
+EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, wanted, draw, derive)

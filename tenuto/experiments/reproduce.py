@@ -9,12 +9,13 @@ import numpy as np
 import tenuto
 from tenuto import files
 from tenuto.errors import UserError, unknown
-from tenuto.experiments import measures
+from tenuto.experiments import curves, measures
 from tenuto.experiments.captions import caption
-from tenuto.experiments.experiment import Entry, Experiment
+from tenuto.experiments.experiment import Curves, Entry, Experiment
 from tenuto.experiments.measures import MEASURES
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
+from tenuto.report.figures import Curve
 from tenuto.runs import folders, storage
 from tenuto.runs.jobs import Job
 
@@ -115,7 +116,8 @@ def diverged(todo: Sequence[Job], folder: Path) -> list[str]:
 def write_report(
     experiment: Experiment, entries: Sequence[Entry], folder: Path, *, command: str, warning: str = ""
 ) -> list[Cell]:
-    """Write cells.json, lanes.csv, table.md and the figures from the entries whose jobs are here; their cells.
+    """Write cells.json, lanes.csv, curves.jsonl, table.md and the figures from the entries whose jobs are here; their
+    cells.
 
     Cells whose jobs are gone (a folder that was tidied) are kept as they are.
     """
@@ -133,17 +135,24 @@ def write_report(
         text.append(tables.markdown(group, f"{titles[table]}, setting `{setting}`", caption(group), experiment.rank))
     text += [f"- {line}" for line in diverged(distinct_jobs(present), folder)]
     files.write_text(folder / "table.md", "\n".join(text))
-    curves: dict[tuple[str, str], dict[str, dict[str, np.ndarray]]] = {}
-    for entry in present:
-        drawn = experiment.panel(entry)
-        if drawn is not None:
-            place, name = drawn
-            panels = curves.setdefault((entry.table, entry.setting), {})
-            panels.setdefault(place, {})[name] = measures.kept_of(entry.source, folder, "returns")
-    for (table, setting), panels in curves.items():
-        title = f"{titles[table].split(',')[0]}, training return, setting {setting}"
-        env = measures.env_of(present[0].source)
+    fresh = {entry.curve: entry.source for entry in present if experiment.panel(entry)}
+    drawn = curves.keep({key: measures.curve(source, folder) for key, source in fresh.items()}, folder)
+    draw_training(experiment, entries, drawn, folder)
+    experiment.draw(present, drawn, folder)
+    return made + derived
+
+
+def draw_training(experiment: Experiment, entries: Sequence[Entry], drawn: Curves, folder: Path) -> None:
+    """Training returns by episode, a figure for each table and setting. (Evaluations are drawn by each experiment in
+    its own way.)"""
+    sheets: dict[tuple[str, str], dict[str, dict[str, Curve]]] = {}
+    for entry in entries:
+        place, curve = experiment.panel(entry), drawn.get(entry.curve)
+        if place and curve and not curve.evaluated:
+            panels = sheets.setdefault((entry.table, entry.setting), {})
+            panels.setdefault(place[0], {})[place[1]] = curve
+    for (table, setting), panels in sheets.items():
+        title = f"{experiment.titles[table].split(',')[0]}, training return, setting {setting}"
+        env = measures.env_of(entries[0].source)
         path = folder / f"{table.replace(':', '_')}_{setting}"
         figures.learning_curves(panels, path, title=title, worst=env.worst_return, best=env.best_return)
-    experiment.draw(present, folder)
-    return made + derived

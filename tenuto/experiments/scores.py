@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tenuto.experiments import curves, measures
-from tenuto.experiments.experiment import Entry, Experiment
+from tenuto.experiments import curves
+from tenuto.experiments.experiment import Curves, Entry, Experiment
 from tenuto.experiments.published_atari import AVERAGE
 from tenuto.experiments.suite import RANDOM_STEPS, RETURN, RETURNS, YARDSTICKS, Suite, rank
 from tenuto.report import cells, figures, tables
@@ -75,16 +75,20 @@ def _score(suite: Suite, table: str, row: str, column: str, made_of: Sequence[Ce
     )
 
 
-def draw(suite: Suite, listed: Sequence[Entry], folder: Path) -> None:
+def panel(entry: Entry) -> tuple[str, str] | None:
+    """Returns of agents that learn are drawn, a panel for each game."""
+    return (entry.row, entry.column) if entry.measure == RETURN and entry.column != "random" else None
+
+
+def draw(suite: Suite, listed: Sequence[Entry], drawn: Curves, folder: Path) -> None:
     """Evaluation returns over training, a panel for each game, and normalised scores as points: of all cells that the
     folder holds, whether or not their jobs are still there."""
-    fresh = {(e.row, e.column, e.setting): e.source for e in listed if e.measure == RETURN and e.column != "random"}
-    kept = curves.keep({k: curves.thinned(measures.curve(source, folder)) for k, source in fresh.items()}, folder)
     sheets: dict[tuple[str, str], dict[str, dict[str, figures.Curve]]] = {}
     for cell in sorted(cells.read(folder), key=_order):
-        curve = kept.get((cell.row, cell.column, cell.setting))
+        curve = drawn.get((cell.row, cell.column, cell.setting))
         if curve is not None and cell.table in map(suite.label, RETURNS):
-            sheets.setdefault((cell.table, cell.setting), {}).setdefault(cell.row, {})[cell.column] = curve
+            panels = sheets.setdefault((cell.table, cell.setting), {})
+            panels.setdefault(cell.row, {})[cell.column] = curves.thinned(curve)
     for (table, setting), panels in sheets.items():
         name = suite.label("learning_curves") if table == suite.label("results") else table
         title = f"{suite.title}, evaluations, setting {setting}"
@@ -118,7 +122,7 @@ def experiment(
         settings,
         suite.budget,
         suite.entries,
-        lambda entry: None,
+        panel,
         suite.wanted,
         partial(draw, suite),
         partial(derive, suite),

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from tenuto.errors import UserError, demand
+from tenuto.experiments import evaluations, sb3
 from tenuto.experiments import published_zoo as published
-from tenuto.experiments import sb3
-from tenuto.experiments.curves import draw
 from tenuto.experiments.evaluations import LAST, NUMBERS, Evaluations, Number
-from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Source, Wanted
 from tenuto.experiments.problems import PROBLEMS, Problem
 from tenuto.report import cells
 from tenuto.report.cells import Cell
@@ -160,6 +159,12 @@ def _others_cells(problem: Problem, column: str, runs: Sequence[sb3.Run]) -> lis
     return found
 
 
+def draw(listed: Sequence[Entry], drawn: Curves, folder: Path) -> None:
+    """All that the folder holds, but for the sweep over λ."""
+    plain = {key: curve for key, curve in drawn.items() if " lam=" not in key[1]}
+    evaluations.draw(plain, {key: sb3.together(runs) for key, runs in others(folder).items()}, folder)
+
+
 def preface(made: Sequence[Cell]) -> list[str]:
     """What the numbers are, and how ours stand beside those of Stable-Baselines3."""
     lines = [
@@ -205,13 +210,9 @@ EXPERIMENT = Experiment(
     SETTINGS,
     None,
     entries,
-    lambda entry: None,
+    lambda entry: (entry.row, entry.column) if entry.table.endswith(" return") else None,
     wanted,
-    lambda listed, folder: draw(
-        [entry for entry in listed if not entry.table.startswith("lambdas ")],
-        {key: sb3.together(runs) for key, runs in others(folder).items()},
-        folder,
-    ),
+    draw,
     beside=beside,
     seeds=None,
     rank=rank,

@@ -51,7 +51,7 @@ def draw(curves: Mapping[str, Curve], path: Path, title: str = "") -> Path:
     ]
     for axis, (label, field, measure) in zip(grid[0], panels, strict=True):
         for number, (name, curve) in enumerate(curves.items()):
-            figures.plot_band(axis, curve.steps, getattr(curve, field), name, number, measure=measure)
+            figures.plot_band(axis, curve.at, getattr(curve, field), name, number, measure=measure)
         axis.set_xlabel("environment steps of a lane")
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set_title(label, fontsize=10)

@@ -19,6 +19,7 @@ from tenuto.report import stats
 from tenuto.report.cells import Cell
 from tenuto.runs import records
 from tenuto.runs.records import Records
+from tenuto.settings.family import EPISODES, STEPS
 
 BINS = 50  # of a curve over training
 LEAST_WIDTH = 5.5  # inches
@@ -28,42 +29,15 @@ MOST_LENGTHS = 10  # with a colour of their own; all longer ones share the last
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
-def learning_curves(
-    panels: Mapping[str, Mapping[str, np.ndarray]], path: Path, *, title: str, worst: float, best: float
-) -> list[Path]:
-    """A panel per key, a curve per agent: mean training return over seeds with its 95% bootstrap interval.
-
-    Each array holds one row of episode returns per seed.
-    """
-    columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, grid = sheet(rows, columns, 5.2 if columns < 3 else 4.2, 3.3 if columns < 3 else 2.8)
-    axes = grid.ravel()
-    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
-    for axis, (label, panel) in zip(axes, panels.items(), strict=False):
-        for name, returns in panel.items():
-            episodes, means = binned(returns)
-            plot_band(axis, episodes, means, name, names.index(name))
-        axis.set_title(verbatim(label), fontsize=10)
-        axis.set_xlabel("episode")
-        axis.set_ylabel("training return")
-        axis.set_ylim(worst - 0.03 * (best - worst), best + 0.04 * (best - worst))
-        tidy(axis)
-    for axis in axes[len(panels) :]:
-        axis.set_visible(False)
-    axes[0].legend(frameon=False, fontsize=8)
-    seeds = sorted({len(returns) for panel in panels.values() for returns in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
-
-
 class Curve(NamedTuple):
     """How some lanes did over training: in evaluations, or in training itself."""
 
-    steps: np.ndarray  # (points,) of training
+    at: np.ndarray  # (points,) steps of training, or episodes: see `unit`
     returns: np.ndarray  # (seeds, points), mean over episodes; NaN where a lane has no number yet
     decisions: np.ndarray  # (seeds, points), per episode
     decisions_per_step: np.ndarray  # (seeds, points)
     evaluated: bool  # whether the numbers are of evaluations, without exploration
+    unit: str = STEPS  # or episodes
 
     @classmethod
     def of(cls, kept: Records, lanes: Sequence[int] | np.ndarray, training: bool = False) -> "Curve":
@@ -82,6 +56,13 @@ class Curve(NamedTuple):
 
         share = decisions / np.maximum(steps, 1)
         return cls(grid, over_steps(returns), over_steps(decisions), over_steps(share), False)
+
+    @classmethod
+    def of_episodes(cls, returns: np.ndarray) -> "Curve":
+        """Training returns (seeds, episodes), without decisions."""
+        episodes, means = binned(returns)
+        unknown = np.full(means.shape, np.nan)
+        return cls(episodes, means, unknown, unknown, False, EPISODES)
 
 
 def _mean_in_bins(ends: np.ndarray, done: np.ndarray, values: np.ndarray, grid: np.ndarray) -> np.ndarray:
@@ -115,6 +96,31 @@ def plot_band(
     axis.fill_between(x[there], low, high, color=colour, alpha=0.18, linewidth=0)
 
 
+def learning_curves(
+    panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title: str, worst: float, best: float
+) -> list[Path]:
+    """A panel per key, a curve per agent: mean training return over seeds, by episode, with its 95% bootstrap
+    interval."""
+    columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, grid = sheet(rows, columns, 5.2 if columns < 3 else 4.2, 3.3 if columns < 3 else 2.8)
+    axes = grid.ravel()
+    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    for axis, (label, panel) in zip(axes, panels.items(), strict=False):
+        for name, curve in panel.items():
+            plot_band(axis, curve.at, curve.returns, name, names.index(name))
+        axis.set_title(verbatim(label), fontsize=10)
+        axis.set_xlabel("episode")
+        axis.set_ylabel("training return")
+        axis.set_ylim(worst - 0.03 * (best - worst), best + 0.04 * (best - worst))
+        tidy(axis)
+    for axis in axes[len(panels) :]:
+        axis.set_visible(False)
+    axes[0].legend(frameon=False, fontsize=8)
+    seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
+    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
+
+
 def evaluations(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title: str) -> list[Path]:
     """A column of panels per key, a curve per agent: returns above, decisions per episode below, over training."""
     figure, grid = sheet(2, len(panels), 3.6, 2.6)
@@ -122,7 +128,7 @@ def evaluations(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title:
     for column, (label, panel) in zip(grid.T, panels.items(), strict=True):
         for name, curve in panel.items():
             for axis, values in zip(column, (curve.returns, curve.decisions), strict=True):
-                plot_band(axis, curve.steps, values, name, names.index(name), width=1.3)
+                plot_band(axis, curve.at, values, name, names.index(name), width=1.3)
         for axis, measured in zip(column, ("return", "decisions per episode"), strict=True):
             axis.set_ylabel(measured, fontsize=8)
             tidy(axis)
@@ -145,7 +151,7 @@ def evaluation_returns(panels: Mapping[str, Mapping[str, Curve]], path: Path, *,
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     for axis, (label, panel) in zip(grid.ravel(), panels.items(), strict=False):
         for name, curve in panel.items():
-            plot_band(axis, curve.steps, curve.returns, name, names.index(name), width=1.3)
+            plot_band(axis, curve.at, curve.returns, name, names.index(name), width=1.3)
         axis.set_title(verbatim(label), fontsize=10)
         axis.set_xlabel("training steps", fontsize=8)
         axis.set_ylabel("return", fontsize=8)

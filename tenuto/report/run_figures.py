@@ -20,7 +20,7 @@ def draw(folder: Path) -> list[Path]:
         title += f" (the first {len(drawn)} of {len(groups)} groups)"
     env = job.env
     if isinstance(env, AbstractEnv) and job.budget.unit == EPISODES:
-        returns = {"": {name: kept["returns"][mine] for name, mine in drawn.items()}}
+        returns = {"": {name: figures.Curve.of_episodes(kept["returns"][mine]) for name, mine in drawn.items()}}
         scale = {"worst": env.worst_return, "best": env.best_return}
         written = figures.learning_curves(returns, folder / "learning", title=title, **scale)
     else:
