@@ -51,9 +51,19 @@ def bands(
     rng, at_a_time = np.random.default_rng(0), max(1, BLOCK // max(1, values.size))
     sizes = [min(at_a_time, resamples - begun) for begun in range(0, resamples, at_a_time)]
     blocks = (rng.integers(len(values), size=(size, len(values))) for size in sizes)
-    drawn = np.concatenate([measure(values[chosen], axis=1) for chosen in blocks])
+    of_resamples = means_of if measure is np.mean else lambda chosen, values: measure(values[chosen], axis=1)
+    drawn = np.concatenate([of_resamples(chosen, values) for chosen in blocks])
     low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
     return measure(values, axis=0), low, high
+
+
+def means_of(chosen: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The means of resamples (resamples, points), of which `chosen` has the seeds: as one product, for resamples take
+    far more memory than how often each seed is in them."""
+    size, seeds = chosen.shape
+    places = chosen + seeds * np.arange(size)[:, None]
+    counts = np.bincount(places.ravel(), minlength=size * seeds).reshape(size, seeds)
+    return counts.astype(np.float64) @ values.reshape(seeds, -1) / seeds
 
 
 def digits(numbers: np.ndarray | list[float]) -> int:

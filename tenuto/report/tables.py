@@ -32,7 +32,7 @@ def rich_table(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_
     """One table: our mean with its interval, the published value, and a mark that says whether that lies inside."""
     table = Table(title_justify="left", caption_justify="left")
     table.title, table.caption = verbatim(title, "table.title"), verbatim(caption, "table.caption")
-    rows, columns, grid = _layout(cells, rank)
+    rows, columns, grid = layout(cells, rank)
     if len(columns) > WIDE:  # a terminal is high rather than wide
         rows, columns, grid = columns, rows, {(c, r): cell for (r, c), cell in grid.items()}
     table.add_column("")
@@ -50,7 +50,7 @@ def verbatim(text: str, style: str = "") -> Text:
 
 
 def markdown(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_they_come) -> str:
-    rows, columns, grid = _layout(cells, rank)
+    rows, columns, grid = layout(cells, rank)
     lines = [f"### {title}", "", caption, "", f"| | {' | '.join(columns)} |"]
     lines.append("|---|" + "---:|" * len(columns))
     digits = _digits(cells)
@@ -59,7 +59,8 @@ def markdown(cells: Sequence[Cell], title: str, caption: str, rank: Rank = as_th
     return "\n".join(lines) + "\n"
 
 
-def _layout(cells: Sequence[Cell], rank: Rank) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:
+def layout(cells: Sequence[Cell], rank: Rank) -> tuple[list[str], list[str], dict[tuple[str, str], Cell]]:
+    """The names of rows and columns in their order, and the cell of each place."""
     rows = sorted(dict.fromkeys(cell.row for cell in cells), key=rank)
     columns = sorted(dict.fromkeys(cell.column for cell in cells), key=rank)
     if all(column.isdigit() for column in columns):
