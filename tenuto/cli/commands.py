@@ -118,6 +118,22 @@ class Plot:
 
 
 @dataclasses.dataclass
+class Report:
+    """Write one page about results: the paper's numbers beside ours with their intervals, learning curves seed by seed,
+    statistics over tasks, and where each number comes from. The page is a single file that needs no network.
+
+    Example: tenuto report results --out report.html
+    """
+
+    does: ClassVar[str] = "tenuto.cli.report:report"
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders given to `tenuto reproduce --out`, or folders that hold such folders."""
+    out: Path = Path("report.html")
+    """The page: an .html file."""
+
+
+@dataclasses.dataclass
 class Merge:
     """Join runs that differ only in their seeds, trained in different places, to one run.
 
@@ -408,6 +424,7 @@ Command = (
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Merge, tyro.conf.subcommand("merge")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Status, tyro.conf.subcommand("status")]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tenuto.agents import able
 from tenuto.experiments import published
-from tenuto.experiments.experiment import Entry, Experiment, Source, Wanted, numbers
+from tenuto.experiments.experiment import Entry, Experiment, Scores, Source, Wanted, numbers
 from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.chain import BUDGET, SETTINGS
 from tenuto.spaces import Discrete
@@ -31,6 +31,7 @@ TITLES = {
     "agents": "Chain MDP, normalised AUC of the other agents by chain length (not in the paper)",
     "fig:ncahin_performance_all": "Chain MDP, normalised AUC by the greatest length J (behind the paper's figure)",
 }
+SCORES = {table: Scores(comparable=True, tasks="N = ") for table in TITLES}
 
 
 def entries(part: str, setting: str, seeds: int, episodes: int, length: int) -> list[Entry]:
@@ -100,4 +101,4 @@ def wanted(flags: Any) -> Wanted:
     return Wanted(numbers("lengths", flags.lengths), flags.seeds)
 
 
-EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, wanted)
+EXPERIMENT = Experiment("chain", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, wanted, scores=SCORES)

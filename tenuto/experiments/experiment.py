@@ -71,6 +71,14 @@ def numbers(flag: str, given: Sequence[int]) -> list[tuple[int, ...]]:
     return [(number,) for number in dict.fromkeys(given)]
 
 
+class Scores(NamedTuple):
+    """What a table of scores is good for, beyond its cells. The greater a score, the better."""
+
+    comparable: bool  # whether scores of different tasks can be averaged as they are, such as an AUC between 0 and 1
+    lengths: str | None = None  # the table that says how long the same agents held their actions
+    tasks: str = ""  # what stands before the name of a task, as in "N = 30"
+
+
 class Experiment(NamedTuple):
     """One section of the paper, for `reproduce`."""
 
@@ -89,4 +97,5 @@ class Experiment(NamedTuple):
     seeds: int | None = 20  # in the paper; None: every item has its own
     at_a_time: int = 6  # jobs on one GPU: while some compile, others run
     rank: Callable[[str], Any] = lambda name: 0  # by which rows and columns are ordered
+    scores: Mapping[str, Scores] = {}  # of its tables, those whose agents can be compared over tasks
     preface: Callable[[Sequence[Cell]], list[str]] = lambda cells: []  # what a reader of the tables must know

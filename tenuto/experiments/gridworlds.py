@@ -9,7 +9,7 @@ from tenuto.agents import able
 from tenuto.envs import Lava
 from tenuto.envs.lava import MAPS
 from tenuto.experiments import measures, published
-from tenuto.experiments.experiment import Curves, Entry, Experiment, Source
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Scores, Source
 from tenuto.report import figures
 from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.lava import BUDGET, SETTINGS
@@ -30,6 +30,10 @@ TITLES = {
     "coverage": "Lava gridworlds, share of the free cells visited in training (behind the paper's coverage plots)",
     "lengths": "Lava gridworlds, steps per decision in training (behind the paper's length distributions)",
     "calibration": "Lava gridworlds, UTE: does the ensemble's spread tell its error? (not in the paper)",
+}
+SCORES = {
+    **{table: Scores(comparable=True, lengths="lengths") for table in ("tab:gid_result", "fig:grid_learning_curve")},
+    **{table: Scores(comparable=True) for table in ("tab:grid_tee_mu", "agents")},
 }
 MAIN_AGENTS = ("ddqn", "temporl", "ez-greedy", "ute")
 OTHER_AGENTS = tuple(name for name in able(Discrete(4)) if name not in MAIN_AGENTS)
@@ -178,4 +182,4 @@ def _visits(source: Source, folder: Path) -> figures.Visits:
     return figures.Visits.of(env, measures.kept_of(source, folder, "visits"))
 
 
-EXPERIMENT = Experiment("gridworlds", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, draw=draw)
+EXPERIMENT = Experiment("gridworlds", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, draw=draw, scores=SCORES)

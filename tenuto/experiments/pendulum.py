@@ -9,7 +9,7 @@ import numpy as np
 
 from tenuto.errors import UserError
 from tenuto.experiments import published
-from tenuto.experiments.experiment import Curves, Entry, Experiment, Source, Wanted, numbers
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Scores, Source, Wanted, numbers
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
 from tenuto.report.figures import Curve
@@ -31,6 +31,12 @@ TITLES = {
     "learners decisions": f"Pendulum-v0, decisions per episode of other action learners by greatest length J ({OVER})",
     "lambdas": f"Pendulum-v0, evaluation return of ute-ddpg with λ fixed, by greatest length J ({OVER})",
     "lambdas decisions": f"Pendulum-v0, decisions per episode of ute-ddpg with λ fixed, by greatest length J ({OVER})",
+}
+SCORES = {
+    "tab:pendulum": Scores(comparable=False, lengths="decisions", tasks="J = "),
+    **{
+        table: Scores(comparable=False, lengths=f"{table} decisions", tasks="J = ") for table in ("learners", "lambdas")
+    },
 }
 ENV = "pendulum-v0"  # as the paper has it
 MAX_LENGTHS = (1, 2, 4, 6, 8)  # 1: the action learner alone
@@ -128,4 +134,6 @@ def wanted(flags: Any) -> Wanted:
     return Wanted(numbers("max-lengths", flags.max_lengths), flags.seeds)
 
 
-EXPERIMENT = Experiment("pendulum", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, wanted, draw, derive)
+EXPERIMENT = Experiment(
+    "pendulum", PARTS, TITLES, SETTINGS, BUDGET, entries, panel, wanted, draw, derive, scores=SCORES
+)

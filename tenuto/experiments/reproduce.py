@@ -9,7 +9,7 @@ import numpy as np
 import tenuto
 from tenuto import files
 from tenuto.errors import UserError, unknown
-from tenuto.experiments import curves, measures
+from tenuto.experiments import curves, measures, provenance
 from tenuto.experiments.captions import caption
 from tenuto.experiments.experiment import Curves, Entry, Experiment
 from tenuto.experiments.measures import MEASURES
@@ -19,6 +19,7 @@ from tenuto.report.figures import Curve
 from tenuto.runs import folders, storage
 from tenuto.runs.jobs import Job
 
+MARKER = "experiment.json"  # of a folder of results: what it holds, and what was asked of it
 Asked = tuple[Any, ...]  # setting, part, and an item (a chain's length; a game and an agent)
 
 
@@ -49,7 +50,7 @@ def together(entries: Mapping[Asked, list[Entry]]) -> list[Entry]:
 
 def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
     """Reserve the folder for this experiment. Later calls may ask for more, but `fixed` may not change."""
-    marker = folder / "experiment.json"
+    marker = folder / MARKER
     asked = {"experiment": experiment, **fixed}
     if folders.exists(marker):
         found = storage.read_json(marker)
@@ -67,7 +68,7 @@ def claim(folder: Path, experiment: str, fixed: dict[str, Any]) -> Path:
 
 def remember(folder: Path, asked: Sequence[Asked]) -> list[Asked]:
     """Add this to what was asked of the folder, and return all of it, so that a report leaves nothing out."""
-    marker = folder / "experiment.json"
+    marker = folder / MARKER
     found = storage.read_json(marker)
     everything = sorted({*map(tuple, found.get("asked", [])), *asked})
     storage.write_json(marker, found | {"asked": everything})
@@ -124,6 +125,9 @@ def write_report(
     titles = experiment.titles
     present = [entry for entry in entries if folders.finished(measures.folder_of(entry.source, folder))]
     made = [fill(entry, folder) for entry in present]
+    if present:
+        devices = {folders.read_summary(folder / "jobs" / job.name)["device"] for job in distinct_jobs(present)}
+        provenance.remember(folder / MARKER, command, devices)
     made += experiment.beside(folder)
     derived = experiment.derive(cells.write(made, folder))
     everything = cells.write(derived, folder, remade={cell.table for cell in derived})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenuto.experiments import curves
-from tenuto.experiments.experiment import Curves, Entry, Experiment
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Scores
 from tenuto.experiments.published_atari import AVERAGE
 from tenuto.experiments.suite import RANDOM_STEPS, RETURN, RETURNS, YARDSTICKS, Suite, rank
 from tenuto.report import cells, figures, tables
@@ -115,6 +115,8 @@ def experiment(
     **more: Any,
 ) -> Experiment:
     """A suite's experiment. `more` is how many seeds it has, and how many jobs share a GPU."""
+    lengths = {"results": "lengths", "lambdas": "lengths by lambda"}
+    comparisons = {suite.label(table): Scores(comparable=False, lengths=lengths.get(table)) for table in RETURNS}
     return Experiment(
         suite.name,
         parts,
@@ -126,6 +128,7 @@ def experiment(
         suite.wanted,
         partial(draw, suite),
         partial(derive, suite),
+        scores=comparisons,
         rank=rank,
         preface=preface,
         **more,

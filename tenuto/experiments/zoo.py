@@ -11,7 +11,7 @@ from tenuto.errors import UserError, demand
 from tenuto.experiments import evaluations, sb3
 from tenuto.experiments import published_zoo as published
 from tenuto.experiments.evaluations import LAST, NUMBERS, Evaluations, Number
-from tenuto.experiments.experiment import Curves, Entry, Experiment, Source, Wanted
+from tenuto.experiments.experiment import Curves, Entry, Experiment, Scores, Source, Wanted
 from tenuto.experiments.problems import PROBLEMS, Problem
 from tenuto.report import cells
 from tenuto.report.cells import Cell
@@ -215,6 +215,7 @@ EXPERIMENT = Experiment(
     draw,
     beside=beside,
     seeds=None,
+    scores={f"{part} return": Scores(comparable=False, lengths=f"{part} decisions") for part in PARTS},
     rank=rank,
     preface=preface,
 )

@@ -32,6 +32,11 @@ function note(text, bad = false) {
   return el("p", { class: bad ? "note bad" : "note" }, text);
 }
 
+// Text in which `code` stands between backticks.
+function words(text) {
+  return text.split("`").map((part, i) => (i % 2 ? el("code", {}, part) : part));
+}
+
 function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return el("dl", { class: "facts" }, shown.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
@@ -65,6 +70,11 @@ function spellInterval(value, low, high, digits) {
   return spell(value, digits) + (alone ? "" : ` [${spell(low, digits)}, ${spell(high, digits)}]`);
 }
 
+// Ticks: thousands as k, small numbers as they are.
+function compact(number) {
+  return Math.abs(number) >= 1000 ? d3.format("~s")(number) : d3.format("~g")(number).replace("-", "−");
+}
+
 function mean(values) {
   return values.reduce((sum, x) => sum + x, 0) / values.length;
 }
@@ -84,9 +94,9 @@ function legend(names, active = null) {
   }));
 }
 
-function chart(caption, options) {
+function chart({ title, caption }, options) {
   const place = el("div", { class: "chart" });
-  const figure = el("figure", {}, place, caption ? el("figcaption", {}, caption) : null);
+  const figure = el("figure", {}, title ? el("h4", {}, title) : null, place, caption ? el("figcaption", {}, caption) : null);
   let width = 0;
   const draw = (again = false) => {
     const now = Math.max(240, Math.floor(place.clientWidth || 640));
@@ -104,14 +114,14 @@ function chart(caption, options) {
 }
 
 // Lines with bands: series are {name, index, x, y, low, high, seeds}; seeds are drawn where `shows()` says so.
-function lineChart({ caption, series, xLabel, yLabel, shows = () => false, yDomain, percent = false, label }) {
+function lineChart({ title, caption, series, xLabel, yLabel, shows = () => false, yDomain, percent = false, label }) {
   const rows = (s, y) => s.x.map((x, i) => ({ x, y: y[i], name: s.name })).filter((d) => d.y !== null);
   const bands = (s) => s.x.map((x, i) => ({ x, low: s.low[i], high: s.high[i] })).filter((d) => d.low !== null);
-  return chart(caption, () => ({
+  return chart({ title, caption }, () => ({
     height: 240,
     marginLeft: 52,
-    ariaLabel: label || caption,
-    x: { label: xLabel, tickFormat: "~s", ticks: 5 },
+    ariaLabel: label || title || caption,
+    x: { label: xLabel, tickFormat: compact, ticks: 5 },
     y: { label: yLabel, grid: true, domain: yDomain, ticks: 5, percent },
     marks: series.flatMap((s) => {
       const look = { stroke: colourOf(s.index), strokeDasharray: s.index >= SERIES ? "5 3" : null };
@@ -129,12 +139,12 @@ function lineChart({ caption, series, xLabel, yLabel, shows = () => false, yDoma
 }
 
 // Points with intervals, a row for each of {name, index, value, low, high, published}.
-function pointChart({ caption, points, label, xLabel, domain }) {
-  return chart(caption, (width) => ({
+function pointChart({ title, caption, points, label, xLabel, domain }) {
+  return chart({ title, caption }, (width) => ({
     height: 46 + 22 * points.length,
     marginLeft: Math.min(200, width * 0.4, 20 + 7 * Math.max(...points.map((p) => p.name.length))),
-    ariaLabel: label || caption,
-    x: { label: xLabel, grid: true, domain, inset: 6, ticks: width < 500 ? 4 : 8 },
+    ariaLabel: label || title || caption,
+    x: { label: xLabel, grid: true, domain, inset: 6, ticks: width < 500 ? 4 : 8, tickFormat: compact },
     y: { label: null, inset: 4, domain: points.map((p) => p.name) },
     marks: [
       Plot.ruleY(points.filter((p) => p.low !== null && p.low !== undefined), {
