@@ -198,9 +198,9 @@ def _verdict(part: str, made: Sequence[Cell]) -> str:
 
 
 def rank(name: str) -> int:
-    """Problems and columns in the order in which they are declared."""
+    """Problems and columns in the order in which they are declared; last those of another version's results."""
     order = [*PROBLEMS, *COLUMNS]
-    return order.index(name)
+    return order.index(name) if name in order else len(order)
 
 
 EXPERIMENT = Experiment(

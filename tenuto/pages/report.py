@@ -1,10 +1,10 @@
 """The report: one page that shows, for all results in some folders, the published numbers beside ours, and how far
 they can be trusted. `build` reads folders only: nothing is trained, and what is damaged is shown as such."""
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ import tenuto
 from tenuto import files
 from tenuto.agents import CATALOGUE
 from tenuto.errors import UserError
-from tenuto.experiments import EXPERIMENTS, curves, paper
-from tenuto.experiments.captions import caption
+from tenuto.experiments import EXPERIMENTS, captions, curves, paper
 from tenuto.experiments.experiment import Experiment
 from tenuto.experiments.reproduce import MARKER
 from tenuto.pages import page, statistics
@@ -33,12 +32,19 @@ Json = dict[str, Any]
 def build(given: Sequence[Path]) -> Json:
     """What the page shows, from folders of `tenuto reproduce`, or from a folder that holds such folders."""
     found = [folder for path in given for folder in places(Path(path))]
-    order = [*EXPERIMENTS]
-    experiments = [of_experiment(folder) for folder in found if (folder / MARKER).exists()]
-    experiments.sort(key=lambda made: order.index(made["name"]) if made["name"] in order else len(order))
-    listed = [of_findings(folder) for folder in found if (folder / FINDINGS).exists()]
-    made = f"Made by tenuto {tenuto.__version__} on {time.strftime('%Y-%m-%d')} from {', '.join(map(str, given))}."
-    return {"title": TITLE, "made": made, "items": items(found), "experiments": experiments, "findings": listed}
+    order, today = [*EXPERIMENTS], time.strftime("%Y-%m-%d")
+    experiments = [(folder, of_experiment(folder)) for folder in found if (folder / MARKER).exists()]
+    experiments.sort(key=lambda each: order.index(each[1]["name"]) if each[1]["name"] in order else len(order))
+    folders: dict[str, list[Path]] = {}
+    for folder, made in experiments:
+        folders.setdefault(made["name"], []).append(folder)
+    return {
+        "title": TITLE,
+        "made": f"Made by tenuto {tenuto.__version__} on {today} from {', '.join(map(str, given))}.",
+        "items": items(folders),
+        "experiments": [made | {"id": f"experiment-{number}"} for number, (_, made) in enumerate(experiments, 1)],
+        "findings": [of_findings(folder) for folder in found if (folder / FINDINGS).exists()],
+    }
 
 
 def write(given: Sequence[Path], path: Path) -> None:
@@ -71,22 +77,19 @@ def attempted(read: Callable[[], Any], damage: list[str]) -> Any:
 # The paper's tables and figures
 
 
-def items(folders: Sequence[Path]) -> list[Json]:
-    """Every table and figure of the paper with measured numbers, and how much of it there is."""
-    by_name = {folder.name: folder for folder in folders}
-    return [item_of(item, by_name.get(item.experiment)) for item in paper.PAPER if item.experiment]
+def items(folders: Mapping[str, Sequence[Path]]) -> list[Json]:
+    """Every table and figure of the paper with measured numbers, and how much of it is in the folders of each
+    experiment. None where no folder is about the paper."""
+    listed = [item for item in paper.PAPER if item.experiment]
+    if not any(item.experiment in folders for item in listed):
+        return []
+    return [item_of(item, folders.get(item.experiment, ())) for item in listed]
 
 
-def item_of(item: paper.Item, folder: Path | None) -> Json:
-    kept = attempted(lambda: paper.kept(item, folder), []) if folder is not None else None
-    return {
-        "label": item.label,
-        "name": item.name,
-        "about": item.about,
-        "experiment": item.experiment,
-        "command": item.command,
-        "kept": [each._asdict() for each in kept or ()],
-    }
+def item_of(item: paper.Item, folders: Sequence[Path]) -> Json:
+    kept = [each for folder in folders for each in attempted(partial(paper.kept, item, folder), []) or ()]
+    fields = {name: getattr(item, name) for name in ("label", "name", "about", "experiment", "command")}
+    return fields | {"kept": [each._asdict() for each in kept]}
 
 
 # An experiment
@@ -97,21 +100,26 @@ def of_experiment(folder: Path) -> Json:
     damage: list[str] = []
     about = attempted(lambda: storage.read_json(folder / MARKER), damage)
     name = about.get("experiment") if isinstance(about, dict) else None
-    made: Json = {"name": str(name or folder.name), "folder": folder.name, "damage": damage, "tables": [], "curves": {}}
-    if name not in EXPERIMENTS:
+    made: Json = {"name": str(name), "folder": folder.name, "damage": damage, "tables": [], "curves": []}
+    if not isinstance(name, str) or name not in EXPERIMENTS:
         if about is not None:
             damage.append(f"{folder / MARKER} names no experiment that this version of tenuto knows")
-        return made
+        return made | {"title": folder.name}
     experiment = EXPERIMENTS[name]
     found: list[Cell] = attempted(lambda: cells.read(folder), damage) or []
     kept = attempted(lambda: curves.read(folder), damage) or {}
     known = [cell for cell in found if cell.table in experiment.titles]
+    if len(known) < len(found):
+        damage.append(f"{len(found) - len(known)} cells are of tables that this version of tenuto does not know")
     return made | {
         "title": next(iter(experiment.titles.values())).split(",")[0],
         "provenance": provenance(folder, about, known),
         "preface": experiment.preface(known) if known else [],
         "tables": [table(experiment, group) for group in in_order(experiment, known)],
-        "curves": {key_of(*key): of_curve(curve) for key, curve in kept.items()},
+        "curves": [
+            dict(zip(("row", "column", "setting"), key, strict=True)) | statistics.curve(curve, CURVE_DIGITS)
+            for key, curve in kept.items()
+        ],
     }
 
 
@@ -133,7 +141,7 @@ def table(experiment: Experiment, found: Sequence[Cell]) -> Json:
         "table": name,
         "setting": setting,
         "title": experiment.titles[name],
-        "caption": caption(found),
+        "caption": captions.on_a_page(found),
         "rows": rows + [row for row in dict.fromkeys(row for row, _ in published) if row not in rows],
         "columns": columns + [c for c in dict.fromkeys(c for _, c in published) if c not in columns],
         "agents_in_rows": in_rows,
@@ -161,14 +169,6 @@ def of_cell(cell: Cell) -> Json:
         mark = "inside" if cell.agrees else "above" if cell.mean > cell.published else "below"
     fields = ("row", "column", "published", "published_sd", "mean", "sd", "seeds", "steps", "seconds")
     return {name: getattr(cell, name) for name in fields} | {"low": low, "high": high, "mark": mark}
-
-
-def key_of(row: str, column: str, setting: str) -> str:
-    return json.dumps([row, column, setting], ensure_ascii=False)
-
-
-def of_curve(curve: Any) -> Json:
-    return statistics.curve(curve, CURVE_DIGITS)
 
 
 def provenance(folder: Path, about: Mapping[str, Any], found: Sequence[Cell]) -> Json:

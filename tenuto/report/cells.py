@@ -15,6 +15,8 @@ from tenuto.report import stats
 from tenuto.runs import storage
 from tenuto.runs.metrics import finite_or_none
 
+NAMES = ("table", "row", "column", "setting")  # of a cell
+
 
 class Cell(NamedTuple):
     """Rows and columns are named as in the published table, agents by their catalogue names."""
@@ -105,6 +107,11 @@ def _cell(row: dict[str, Any], values: dict[tuple[str, ...], list[float]]) -> Ce
     row = {k: math.nan if v is None and not k.startswith("published") else v for k, v in row.items()}
     low, high = (math.nan if v is None else v for v in row.pop("ci95"))
     key = (row["table"], row["row"], row["column"], row["setting"])
+    numbers = [value for name, value in row.items() if name not in NAMES and value is not None]
+    if not all(isinstance(word, str) for word in key) or not all(
+        isinstance(n, int | float) for n in [*numbers, low, high]
+    ):
+        raise TypeError(f"the cell {key} has a word for a number, or a number for a word")
     return Cell(**row, ci95=(low, high), values=tuple(values[key]))
 
 

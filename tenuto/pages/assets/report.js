@@ -5,14 +5,22 @@ const MARKS = { inside: "✓ inside", above: "▲ above", below: "▼ below" };
 const MOST_PANELS = 12;
 
 function report() {
-  const sections = [...DATA.experiments.map(experimentSection), findingsSection(), runsSection()].filter(Boolean);
+  const sections = [...DATA.experiments.map(experimentSection), findingsSection()].filter(Boolean);
   const links = sections.map((s) => el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").textContent)));
   document.body.append(
     topBar(DATA.title),
     el("nav", { "aria-label": "Sections" }, el("ul", {}, links)),
     el("main", {}, overview(), sections, el("footer", {}, el("p", { class: "quiet" }, DATA.made))),
   );
-  addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
+  addEventListener("beforeprint", openAll);
+}
+
+// Everything, drawn at once: what is printed is not waited for.
+function openAll() {
+  for (let closed; (closed = document.querySelectorAll("details:not([open])")).length;) {
+    closed.forEach((each) => { each.fill?.(); each.open = true; });
+  }
+  document.querySelectorAll("figure").forEach((each) => each.redraw?.());
 }
 
 // What the paper has, and how much of it is here
@@ -58,8 +66,8 @@ function seedsOf(numbers) {
 
 function experimentSection(experiment) {
   const labels = [...new Set(experiment.tables.map((table) => table.table))];
-  return el("section", { id: `experiment-${experiment.folder}` },
-    el("h2", {}, experiment.title || experiment.name),
+  return el("section", { id: experiment.id },
+    el("h2", {}, experiment.title, el("small", {}, ` ${experiment.folder}`)),
     experiment.damage.map((line) => note(line, true)),
     experiment.tables.length || experiment.damage.length ? null : note("There are no cells here yet."),
     experiment.provenance ? provenance(experiment.provenance) : null,
@@ -95,7 +103,8 @@ function tableBlock(experiment, variants) {
   return lazy(first.title, published, () => {
     show(first);
     return [
-      el("div", { class: "controls", role: "group", "aria-label": "Setting" }, el("span", { class: "quiet" }, "setting"), buttons),
+      buttons.length < 2 ? el("p", { class: "quiet" }, "setting ", el("code", {}, first.setting))
+        : el("div", { class: "controls", role: "group", "aria-label": "Setting" }, el("span", { class: "quiet" }, "setting"), buttons),
       place,
     ];
   }, { class: "table-block", "data-table": first.table });
@@ -109,6 +118,7 @@ function lazy(title, open, content, attributes = {}) {
     if (empty) block.append(...content().filter(Boolean));
     empty = false;
   };
+  block.fill = fill;
   block.addEventListener("toggle", () => { if (block.open) fill(); });
   if (open) {
     fill();
@@ -162,10 +172,12 @@ function points(table, { agents, tasks, at }) {
 
 function cellTable(table) {
   const { byPlace } = axesOf(table);
+  const columnName = (name) => (table.agents_in_rows && name ? taskName(table, name) : name);
+  const rowName = (name) => (table.agents_in_rows ? name : taskName(table, name));
   const missing = new Map(table.missing.map((cell) => [JSON.stringify([cell.row, cell.column]), cell.published]));
   const body = table.rows.map((row) => {
     const digits = digitsFor(table.columns.map((column) => byPlace(row, column)?.mean));
-    return el("tr", {}, el("th", { scope: "row" }, row), table.columns.map((column) => {
+    return el("tr", {}, el("th", { scope: "row" }, rowName(row)), table.columns.map((column) => {
       const lacking = missing.get(JSON.stringify([row, column]));
       return lacking === undefined ? cellView(byPlace(row, column), digits) : el("td", {},
         el("span", { class: "missing" }, "not run"), el("small", {}, `published ${spell(lacking, digits)}`));
@@ -173,7 +185,7 @@ function cellTable(table) {
   });
   return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": table.title },
     el("table", { class: "cells" },
-      el("thead", {}, el("tr", {}, ["", ...table.columns].map((name) => el("th", { scope: "col" }, name)))),
+      el("thead", {}, el("tr", {}, ["", ...table.columns].map((name) => el("th", { scope: "col" }, columnName(name))))),
       el("tbody", {}, body)));
 }
 
@@ -189,10 +201,9 @@ function cellView(cell, digits) {
 // Learning curves
 
 function curveViews(experiment, table, { agents, tasks }) {
-  const curveOf = (agent, task) => {
-    const [row, column] = table.agents_in_rows ? [agent, task] : [task, agent];
-    return experiment.curves[JSON.stringify([row, column, table.setting])];
-  };
+  const kept = new Map(experiment.curves.filter((each) => each.setting === table.setting)
+    .map((each) => [JSON.stringify([each.row, each.column]), each]));
+  const curveOf = (agent, task) => kept.get(JSON.stringify(table.agents_in_rows ? [agent, task] : [task, agent]));
   const drawn = tasks.filter((task) => agents.some((agent) => curveOf(agent, task)));
   if (!drawn.length) return null;
   return lazy("Learning curves", false, () => {
@@ -259,7 +270,7 @@ function statisticViews(table) {
         points: rivals.map(([name, i]) => point(name, i, found.improvement[i])), domain: [0, 1],
       }) : null,
       profileChart(table, found)),
-    rivals.length ? pairedTable(found, rivals) : null,
+    rivals.length ? pairedTable(table, found, rivals) : null,
   ]);
 }
 
@@ -275,10 +286,10 @@ function profileChart(table, found) {
   });
 }
 
-function pairedTable(found, rivals) {
+function pairedTable(table, found, rivals) {
   const rows = Object.entries(found.paired).map(([task, differences]) => {
     const digits = digitsFor(differences.filter(Boolean).flat());
-    return el("tr", {}, el("th", { scope: "row" }, task), rivals.map(([, i]) => el("td", {},
+    return el("tr", {}, el("th", { scope: "row" }, taskName(table, task)), rivals.map(([, i]) => el("td", {},
       differences[i] ? spellInterval(...differences[i], digits) : "")));
   });
   return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Differences seed by seed" },
@@ -301,10 +312,6 @@ function findingsSection() {
         finding.evidence.map((file) => el("details", {}, el("summary", {}, file.file),
           el("pre", {}, file.text + (file.whole ? "" : " …")))))),
     ]));
-}
-
-function runsSection() {
-  return null;
 }
 
 report();
