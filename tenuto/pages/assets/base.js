@@ -113,6 +113,13 @@ function chart({ title, caption }, options) {
   return figure;
 }
 
+// The domain of lines that never move: else their axis has a single tick.
+function roomy(series) {
+  const numbers = series.flatMap((s) => [s.y, s.low || [], s.high || []].flat()).filter((y) => y !== null);
+  const [low, high] = d3.extent(numbers);
+  return low === high && low !== undefined ? [low - 0.1 * (Math.abs(low) || 1), high + 0.1 * (Math.abs(high) || 1)] : undefined;
+}
+
 // Lines with bands: series are {name, index, x, y, low, high, seeds}; seeds are drawn where `shows()` says so.
 function lineChart({ title, caption, series, xLabel, yLabel, shows = () => false, yDomain, percent = false, label }) {
   const rows = (s, y) => s.x.map((x, i) => ({ x, y: y[i], name: s.name })).filter((d) => d.y !== null);
@@ -122,7 +129,7 @@ function lineChart({ title, caption, series, xLabel, yLabel, shows = () => false
     marginLeft: 52,
     ariaLabel: label || title || caption,
     x: { label: xLabel, tickFormat: compact, ticks: 5 },
-    y: { label: yLabel, grid: true, domain: yDomain, ticks: 5, percent },
+    y: { label: yLabel, grid: true, domain: yDomain || roomy(series), ticks: 5, percent, tickFormat: percent ? undefined : compact },
     marks: series.flatMap((s) => {
       const look = { stroke: colourOf(s.index), strokeDasharray: s.index >= SERIES ? "5 3" : null };
       const each = shows() && s.seeds
@@ -140,11 +147,12 @@ function lineChart({ title, caption, series, xLabel, yLabel, shows = () => false
 
 // Points with intervals, a row for each of {name, index, value, low, high, published}.
 function pointChart({ title, caption, points, label, xLabel, domain }) {
+  const left = (width) => Math.min(200, width * 0.4, 20 + 7 * Math.max(...points.map((p) => p.name.length)));
   return chart({ title, caption }, (width) => ({
     height: 46 + 22 * points.length,
-    marginLeft: Math.min(200, width * 0.4, 20 + 7 * Math.max(...points.map((p) => p.name.length))),
+    marginLeft: left(width),
     ariaLabel: label || title || caption,
-    x: { label: xLabel, grid: true, domain, inset: 6, ticks: width < 500 ? 4 : 8, tickFormat: compact },
+    x: { label: xLabel, grid: true, domain, inset: 6, ticks: Math.min(8, (width - left(width)) / 60), tickFormat: compact },
     y: { label: null, inset: 4, domain: points.map((p) => p.name) },
     marks: [
       Plot.ruleY(points.filter((p) => p.low !== null && p.low !== undefined), {

@@ -243,14 +243,25 @@ function lengthViews(experiment, table, axes) {
     el("div", { class: "panels" }, perTask.map(([task, dots]) => chart({ title: taskName(table, task) }, () => ({
       height: 220, marginLeft: 52, grid: true, inset: 14, color: { type: "identity" },
       ariaLabel: `Return and ${other.title}: ${task}`,
-      x: { label: other.title.includes("per decision") ? "steps per decision" : "decisions per episode", ticks: 5 },
+      x: { label: other.title.includes("per decision") ? "steps per decision" : "decisions per episode", ticks: 4 },
       y: { label: "return", ticks: 5 },
       marks: [
         Plot.dot(dots, { x: "x", y: "y", r: 5, fill: (d) => colourOf(d.index) }),
-        Plot.text(dots, { x: "x", y: "y", text: "name", dy: -11 }),
+        ...[[left, "start"], [right, "end"]].map(([side, textAnchor]) => Plot.text(dots.filter((d) => side(d, dots)), {
+          x: "x", y: "y", text: "name", textAnchor, dy: -11,
+        })),
       ],
     })))),
   ]);
+}
+
+// Names begin at dots on the left and end at those on the right: so they stay inside.
+function left(dot, dots) {
+  return dot.x <= d3.mean(d3.extent(dots, (d) => d.x));
+}
+
+function right(dot, dots) {
+  return !left(dot, dots);
 }
 
 // Statistics over tasks
@@ -260,7 +271,7 @@ function statisticViews(table) {
   if (!found) return null;
   const point = (name, i, [value, low, high]) => ({ name, index: table.agents_in_rows ? table.rows.indexOf(name) : table.columns.indexOf(name), value, low, high });
   const rivals = found.hero ? found.agents.map((name, i) => [name, i]).filter(([name]) => name !== found.hero) : [];
-  return lazy(`Over all tasks: ${found.tasks.map((task) => taskName(table, task)).join(", ")}`, false, () => [
+  return lazy(`Over tasks that agents share: ${found.tasks.map((task) => taskName(table, task)).join(", ")}`, false, () => [
     found.scaled ? el("p", {}, "Scores are scaled in each task: 0 is the worst mean shown here, 1 the best.") : null,
     el("div", { class: "panels" },
       pointChart({ title: "Interquartile mean", caption: "Of all seeds and tasks, with its 95% interval", points: found.agents.map((name, i) => point(name, i, found.iqm[i])) }),
