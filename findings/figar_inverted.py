@@ -82,7 +82,7 @@ if __name__ == "__main__":
     options = tyro.cli(Options)
     start_jax()
     found = {variant: score(options, variant) for variant in options.variants}
-    mean, sd = published.pendulum("figar", options.max_length)
+    mean, sd = published.number("tab:pendulum", str(options.max_length), "figar")
     about: dict[str, object] = {
         "name": "figar_inverted",
         "max_length": options.max_length,

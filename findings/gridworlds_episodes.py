@@ -53,7 +53,7 @@ if __name__ == "__main__":
                 "seeds": options.seeds,
                 "mean": round(found.mean, 4),
                 "ci95": [round(found.low, 4), round(found.high, 4)],
-                "published": published.gid_result(agent, row),
+                "published": published.number("tab:gid_result", row, agent)[0],
                 "device": summary["device"],
                 "values": scores[mine].round(4).tolist(),
             }

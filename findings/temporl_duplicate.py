@@ -72,7 +72,7 @@ if __name__ == "__main__":
                 "seeds": options.seeds,
                 "sound": sound._asdict(),
                 "last_step_twice": buggy._asdict(),
-                "published": published.nchain_auc("temporl", options.length),
+                "published": published.number("tab:nchain_auc", "temporl", str(options.length))[0],
             }
         )
     )

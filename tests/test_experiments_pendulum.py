@@ -222,7 +222,7 @@ def test_settings_differ_in_what_the_paper_says_and_its_code_does():
 
 
 def test_published_numbers_are_the_papers():
-    assert published.pendulum("figar", 8) == (-1295.0, 274.5)
-    assert published.pendulum("temporl-ddpg", 4) == (-160.1, 50.7)
-    assert published.pendulum("ddpg", 2) == (None, None)
-    assert published.pendulum("sac", 4) == (None, None)
+    assert published.number("tab:pendulum", "8", "figar") == (-1295.0, 274.5)
+    assert published.number("tab:pendulum", "4", "temporl-ddpg") == (-160.1, 50.7)
+    assert published.number("tab:pendulum", "2", "ddpg") == (None, None)
+    assert published.number("tab:pendulum", "4", "sac") == (None, None)

@@ -6,7 +6,7 @@ from tenuto.envs.gym.atari import games as known_games
 from tenuto.errors import unknown
 from tenuto.experiments import published_atari as published
 from tenuto.experiments import scores, suite
-from tenuto.experiments.published_atari import AVERAGE, GAMES
+from tenuto.experiments.published_atari import GAMES
 from tenuto.experiments.suite import Suite
 from tenuto.report.cells import Cell
 from tenuto.settings.atari import BUDGET, SETTINGS
@@ -45,13 +45,7 @@ SUITE = Suite(
     best_words="λ and μ are those with which the paper's ute and ez-greedy did best in the game",
     ensemble_words="ute with the paper's best λ of the game, full-ensemble with the setting's",
     labels=LABELS,
-    published={
-        "tab:atari_result_std": published.result,
-        "tab:atari_result_normalized": lambda agent, game: (published.normalized(agent, game), None),
-        "tab:atari_result_rs": published.result_rs,
-        "tab:atari_tee_mu": lambda mu, game: (published.tee_mu(mu, game), None),
-        "fig:ablations": lambda agent, game: (published.ABLATIONS.get(agent) if game == AVERAGE else None, None),
-    },
+    published=published.TABLES,
 )
 
 

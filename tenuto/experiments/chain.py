@@ -45,7 +45,8 @@ def _main(n: int, job: partial[Job]) -> Iterator[Entry]:
     sources = {agent: Source(job(agent), {}) for agent in MAIN_AGENTS}
     sources |= {"ez-greedy": _best_mu(job), "ute": _best_lam(job)}
     for agent, source in sources.items():
-        yield Entry("tab:nchain_auc", agent, str(n), published.nchain_auc(agent, n), source)
+        paper, _ = published.number("tab:nchain_auc", agent, str(n))
+        yield Entry("tab:nchain_auc", agent, str(n), paper, source)
 
 
 def _appendix(n: int, job: partial[Job]) -> Iterator[Entry]:
@@ -56,7 +57,8 @@ def _appendix(n: int, job: partial[Job]) -> Iterator[Entry]:
     columns |= {f"ute lam={lam}": Source(ute, {"lam": lam}) for lam in LAMS[:-1]}
     columns |= {f"ute lam={LAMS[-1]}": _best_lam(job)}
     for column, source in columns.items():
-        yield Entry("tab:nchain_auc_all", str(n), column, published.nchain_auc_all(column, n), source)
+        paper, _ = published.number("tab:nchain_auc_all", str(n), column)
+        yield Entry("tab:nchain_auc_all", str(n), column, paper, source)
 
 
 def _agents(n: int, job: partial[Job]) -> Iterator[Entry]:

@@ -90,7 +90,7 @@ def _on_all_maps(job: MakeJob, agent: str, place: Place, **swept: tuple[float, .
 def _main(job: MakeJob) -> Iterator[Entry]:
     for place in places(MAIN_MAPS):
         for agent in MAIN_AGENTS:
-            paper = published.gid_result(agent, str(place))
+            paper, _ = published.number("tab:gid_result", str(place), agent)
             yield Entry("tab:gid_result", str(place), agent, paper, _best(job, agent, place))
     yield from _behaviour(job, MAIN_MAPS)
 
@@ -106,7 +106,7 @@ def _appendix(job: MakeJob) -> Iterator[Entry]:
             columns[f"ute lam={lam}"] = source._replace(lanes=place.lanes | {"lam": lam})
         columns[f"ute lam={LAMS[-1]}"] = _best(job, "ute", place)
         for column, source in columns.items():
-            paper = published.grid_tee_mu(column, str(place))
+            paper, _ = published.number("tab:grid_tee_mu", str(place), column)
             yield Entry("tab:grid_tee_mu", str(place), column, paper, source)
     for place in places(tuple(MAPS)):
         for agent in MAIN_AGENTS:

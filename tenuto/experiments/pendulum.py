@@ -57,7 +57,7 @@ def entries(part: str, setting: str, seeds: int, episodes: int, max_length: int)
 
 def _both(table: str, name: str, J: int, source: Source) -> Iterator[Entry]:
     """An agent's return, and its decisions per episode."""
-    theirs, spread = published.pendulum(name, J) if table == "tab:pendulum" else (None, None)
+    theirs, spread = published.number(table, str(J), name) if table == "tab:pendulum" else (None, None)
     yield Entry(table, str(J), name, theirs, source, RETURN, spread)
     yield Entry("decisions" if table == "tab:pendulum" else f"{table} decisions", str(J), name, None, source, DECISIONS)
 

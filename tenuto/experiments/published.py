@@ -1,7 +1,10 @@
 """The paper's own numbers, as data: tables print ours beside theirs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+Number = tuple[float, float | None]  # a mean over runs, and their standard deviation where it is published
+Cells = dict[tuple[str, str], Number]  # by the row and the column that ours have
 
 CHAIN_LENGTHS = (10, 30, 50, 70)
 
@@ -59,49 +62,43 @@ GRID_TEE_MU = {
 # tab:pendulum: evaluation return over the last 10,000 of 30,000 steps, mean and standard deviation of 20 runs.
 # Columns are the greatest lengths J; ddpg, which extends nothing, has J = 1.
 PENDULUM_LENGTHS = (2, 4, 6, 8)
-PENDULUM_DDPG = (-156.9, 23.2)
-PENDULUM = {
+PENDULUM_DDPG: Number = (-156.9, 23.2)
+PENDULUM: dict[str, tuple[Number, ...]] = {
     "figar": ((-172.7, 48.6), (-352.8, 181.5), (-831.2, 427.0), (-1295.0, 274.5)),
     "temporl-ddpg": ((-163.2, 28.6), (-160.1, 50.7), (-163.5, 29.0), (-175.3, 60.3)),
     "ute-ddpg": ((-152.6, 17.2), (-147.4, 17.1), (-159.2, 20.8), (-165.0, 26.4)),
 }
 
 
-def nchain_auc(agent: str, length: int) -> float | None:
-    """Table 1's number, if it has one."""
-    return _look_up(NCHAIN_AUC, agent, length)
+def by_place(rows: Sequence[str], columns: Sequence[str], means: Sequence[Sequence[float]]) -> Cells:
+    """A table without standard deviations, line by line."""
+    lines = zip(rows, means, strict=True)
+    return {(row, column): (mean, None) for row, line in lines for column, mean in zip(columns, line, strict=True)}
 
 
-def nchain_auc_all(column: str, length: int) -> float | None:
-    """The appendix table's number, if it has one."""
-    return _look_up(NCHAIN_AUC_ALL, column, length)
+def turned(cells: Cells) -> Cells:
+    """The same table with its rows as columns."""
+    return {(column, row): number for (row, column), number in cells.items()}
 
 
-def gid_result(agent: str, row: str) -> float | None:
-    """Table 2's number, if it has one."""
-    return GID_RESULT.get(row, {}).get(agent)
+LENGTHS = [str(length) for length in CHAIN_LENGTHS]
+TABLES: Mapping[str, Cells] = {
+    "tab:nchain_auc": by_place(list(NCHAIN_AUC), LENGTHS, list(NCHAIN_AUC.values())),
+    "tab:nchain_auc_all": turned(by_place(list(NCHAIN_AUC_ALL), LENGTHS, list(NCHAIN_AUC_ALL.values()))),
+    "tab:gid_result": {(row, name): (x, None) for row, line in GID_RESULT.items() for name, x in line.items()},
+    "tab:grid_tee_mu": by_place(list(GRID_TEE_MU), GRID_COLUMNS, list(GRID_TEE_MU.values())),
+    "tab:pendulum": {("1", "ddpg"): PENDULUM_DDPG}
+    | {
+        (str(J), agent): number
+        for agent, line in PENDULUM.items()
+        for J, number in zip(PENDULUM_LENGTHS, line, strict=True)
+    },
+}
 
 
-def grid_tee_mu(column: str, row: str) -> float | None:
-    """The appendix table's number, if it has one."""
-    if row not in GRID_TEE_MU or column not in GRID_COLUMNS:
-        return None
-    return GRID_TEE_MU[row][GRID_COLUMNS.index(column)]
-
-
-def pendulum(agent: str, J: int) -> tuple[float, float] | tuple[None, None]:
-    """The table's mean and standard deviation, if it has them."""
-    if agent == "ddpg" and J == 1:
-        return PENDULUM_DDPG
-    if agent not in PENDULUM or J not in PENDULUM_LENGTHS:
-        return None, None
-    return PENDULUM[agent][PENDULUM_LENGTHS.index(J)]
-
-
-def _look_up(table: Mapping[str, tuple[float, ...]], name: str, length: int) -> float | None:
-    if name not in table or length not in CHAIN_LENGTHS:
-        return None
-    return table[name][CHAIN_LENGTHS.index(length)]
+def number(table: str, row: str, column: str) -> Number | tuple[None, None]:
+    """The published mean and standard deviation of a cell, as far as there are any."""
+    return TABLES[table].get((row, column), (None, None))
 
 
 RUNS = {  # by how a table's label begins; elsewhere there are 20

@@ -9,13 +9,13 @@ at -1.5.
 
 from collections.abc import Mapping, Sequence
 
-from tenuto.experiments.published import Note
+from tenuto.experiments.published import Cells, Note, by_place
 
 STEPS = 2_500_000  # of training, behind all these numbers
 AGENTS = ("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn", "ute-1step", "ute", "ute-adaptive")
 LAMS = (1.0, 0.5, 0.2, 0.0, -0.2, -0.5, -1.0, -1.5)
 MUS = (1.5, 1.75, 2.0, 2.25, 2.5)
-AVERAGE = "average"  # the row under the games
+AVERAGE = "average"  # the row under all games
 
 # tab:atari_result_std: mean and standard deviation over the last 100,000 steps of 7 runs. Columns are AGENTS.
 RESULT = {
@@ -115,24 +115,26 @@ TEE_MU = {
 ABLATIONS = {"ute-1step": 1.39, "ute": 1.81}
 
 
-def result(agent: str, game: str) -> tuple[float | None, float | None]:
-    """The raw table's mean and standard deviation, if it has them."""
-    return _look_up(RESULT, game, AGENTS, agent), _look_up(RESULT_SD, game, AGENTS, agent)
+def average_of(games: int) -> str:
+    """The name of the row under the games."""
+    return f"average of {games} games"
 
 
-def normalized(agent: str, game: str) -> float | None:
-    """The normalised table's score, if it has one; AVERAGE may stand for a game."""
-    return _look_up(NORMALIZED, game, AGENTS[:-1], agent)
+def _table(
+    columns: Sequence[str], means: Mapping[str, Sequence[float]], sds: Mapping[str, Sequence[float]] | None = None
+) -> Cells:
+    made = by_place([average_of(len(GAMES)) if row == AVERAGE else row for row in means], columns, list(means.values()))
+    spreads = {} if sds is None else by_place(list(sds), columns, list(sds.values()))
+    return {place: (mean, spreads[place][0] if spreads else None) for place, (mean, _) in made.items()}
 
 
-def result_rs(lam: float, game: str) -> tuple[float | None, float | None]:
-    """Mean and standard deviation of ute with this lambda, if they are published."""
-    return _look_up(RESULT_RS, game, LAMS, lam), _look_up(RESULT_RS_SD, game, LAMS, lam)
-
-
-def tee_mu(mu: float, game: str) -> float | None:
-    """The mean of ez-greedy with this mu, if it is published."""
-    return _look_up(TEE_MU, game, MUS, mu)
+TABLES: Mapping[str, Cells] = {
+    "tab:atari_result_std": _table(AGENTS, RESULT, RESULT_SD),
+    "tab:atari_result_normalized": _table(AGENTS[:-1], NORMALIZED),
+    "tab:atari_result_rs": _table([f"ute lam={lam}" for lam in LAMS], RESULT_RS, RESULT_RS_SD),
+    "tab:atari_tee_mu": _table([f"ez-greedy mu={mu}" for mu in MUS], TEE_MU),
+    "fig:ablations": _table(list(ABLATIONS), {AVERAGE: list(ABLATIONS.values())}),
+}
 
 
 def best_lam(game: str) -> float | None:
@@ -143,14 +145,6 @@ def best_lam(game: str) -> float | None:
 def best_mu(game: str) -> float | None:
     """The mu with which ez-greedy did best in the paper, if it played this game."""
     return _best(TEE_MU, game, MUS)
-
-
-def _look_up(
-    table: Mapping[str, Sequence[float]], game: str, columns: Sequence[object], column: object
-) -> float | None:
-    if game not in table or column not in columns:
-        return None
-    return table[game][columns.index(column)]
 
 
 def _best(table: Mapping[str, Sequence[float]], game: str, columns: Sequence[float]) -> float | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenuto.experiments import curves
 from tenuto.experiments.experiment import Curves, Entry, Experiment, Scores
-from tenuto.experiments.published_atari import AVERAGE
+from tenuto.experiments.published_atari import average_of
 from tenuto.experiments.suite import RANDOM_STEPS, RETURN, RETURNS, YARDSTICKS, Suite, rank
 from tenuto.report import cells, figures, tables
 from tenuto.report.cells import Cell
@@ -57,19 +57,19 @@ def _averages(suite: Suite, scores: Sequence[Cell]) -> Iterator[Cell]:
         for column, found in columns.items():
             mine = [found[game] for game in games]
             values = np.mean([score.values for score in mine], axis=0)
-            yield _score(suite, scores[0].table, f"average of {len(games)} games", column, mine, values)
+            yield _score(suite, scores[0].table, average_of(len(games)), column, mine, values)
 
 
 def _score(suite: Suite, table: str, row: str, column: str, made_of: Sequence[Cell], values: np.ndarray) -> Cell:
     """A derived cell, with the published number if there is one for the same game, or for all games of the suite."""
-    of_all = {cell.row for cell in made_of} == set(suite.games)
+    comparable = len(made_of) == 1 or {cell.row for cell in made_of} == set(suite.games)
     return cells.make(
         values,
         table=table,
         row=row,
         column=column,
         setting=made_of[0].setting,
-        published=suite.number(table, column, AVERAGE if of_all else row)[0],
+        published=suite.number(table, row, column)[0] if comparable else None,
         steps=made_of[0].steps,
         seconds=round(sum(cell.seconds for cell in made_of), 3),
     )

@@ -8,6 +8,7 @@ from typing import Any
 from tenuto.errors import UserError, unknown
 from tenuto.experiments import published_atari as published
 from tenuto.experiments.experiment import Entry, Source, Wanted
+from tenuto.experiments.published import Cells
 from tenuto.experiments.published_atari import LAMS, MUS
 from tenuto.runs.jobs import Job, job_for
 from tenuto.settings.family import Budget
@@ -40,8 +41,6 @@ CATALOGUE_FIXED = 4  # the length of the catalogue's fixed-j
 RANDOM_STEPS = 30_000  # enough for a policy that never changes: all its evaluations count
 QUICK_STEPS = 400
 
-Number = Callable[[Any, str], tuple[float | None, float | None]]  # (column's agent, λ or μ; game): mean and spread
-
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
@@ -57,16 +56,16 @@ class Suite:
     best_words: str
     ensemble_words: str  # about λ in the table of ensembles
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)  # what the paper calls tables that it has
-    published: Mapping[str, Number] = dataclasses.field(default_factory=dict)  # by label
+    published: Mapping[str, Cells] = dataclasses.field(default_factory=dict)  # by label
     asked: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of every job, beside the setting
 
     def label(self, table: str) -> str:
         """What a table is called in files."""
         return self.labels.get(table, table)
 
-    def number(self, label: str, column: Any, game: str) -> tuple[float | None, float | None]:
+    def number(self, label: str, row: str, column: str) -> tuple[float | None, float | None]:
         """The published mean and its spread, as far as there are any."""
-        return self.published[label](column, game) if label in self.published else (None, None)
+        return self.published.get(label, {}).get((row, column), (None, None))
 
     def titles(self) -> dict[str, str]:
         """The titles of all tables, in their order."""
@@ -123,17 +122,16 @@ class Suite:
             return list(self._one_job(ONE_JOB[part], job, game, agent))
         return list({"lambdas": self._lambdas, "mus": self._mus, "fixed": self._fixed}[part](job, game, agent))
 
-    def _entry(self, table: str, game: str, column: str, key: Any, source: Source, measure: str = RETURN) -> Entry:
-        """A cell; by `key`, which is the column's agent, λ or μ, its published number is looked up."""
-        mean, sd = self.number(self.label(table), key, game)
+    def _entry(self, table: str, game: str, column: str, source: Source, measure: str = RETURN) -> Entry:
+        mean, sd = self.number(self.label(table), game, column)
         return Entry(self.label(table), game, column, mean, source, measure, sd)
 
     def _one_job(self, table: str, job: partial[Job], game: str, agent: str) -> Iterator[Entry]:
         """An agent's return in a game, and its mean length."""
         source = self._alone(job, game, agent)
-        yield self._entry(table, game, agent, agent, source)
+        yield self._entry(table, game, agent, source)
         if agent != "random":
-            yield self._entry("lengths", game, agent, agent, source, LENGTH)
+            yield self._entry("lengths", game, agent, source, LENGTH)
 
     def _alone(self, job: partial[Job], game: str, agent: str) -> Source:
         """An agent with a job of its own, with the game's λ or μ where it has one."""
@@ -147,18 +145,18 @@ class Suite:
         all_lanes = job(agent, lam=LAMS)
         for lam in LAMS:
             source = Source(all_lanes, {"lam": lam})
-            yield self._entry("lambdas", game, f"{agent} lam={lam}", lam, source)
-            yield self._entry("lengths by lambda", game, f"{agent} lam={lam}", lam, source, LENGTH)
+            yield self._entry("lambdas", game, f"{agent} lam={lam}", source)
+            yield self._entry("lengths by lambda", game, f"{agent} lam={lam}", source, LENGTH)
 
     def _mus(self, job: partial[Job], game: str, agent: str) -> Iterator[Entry]:
         all_lanes = job(agent, mu=MUS)
         for mu in MUS:
-            yield self._entry("mus", game, f"{agent} mu={mu}", mu, Source(all_lanes, {"mu": mu}))
+            yield self._entry("mus", game, f"{agent} mu={mu}", Source(all_lanes, {"mu": mu}))
 
     def _fixed(self, job: partial[Job], game: str, agent: str) -> Iterator[Entry]:
         for j in FIXED:
             source = Source(job(agent) if j == CATALOGUE_FIXED else job(agent, max_length=j), {})
-            yield self._entry("fixed", game, f"j = {j}", j, source)
+            yield self._entry("fixed", game, f"j = {j}", source)
 
 
 def _check_agent(agent: str, parts: Sequence[str]) -> None:
