@@ -88,7 +88,7 @@ def items(folders: Mapping[str, Sequence[Path]]) -> list[Json]:
 
 def item_of(item: paper.Item, folders: Sequence[Path]) -> Json:
     kept = [each for folder in folders for each in attempted(partial(paper.kept, item, folder), []) or ()]
-    fields = {name: getattr(item, name) for name in ("label", "name", "about", "experiment", "command")}
+    fields = {name: getattr(item, name) for name in ("label", "name", "about", "experiment", "command", "tables")}
     return fields | {"kept": [each._asdict() for each in kept]}
 
 

@@ -6,7 +6,7 @@ const MOST_PANELS = 12;
 
 function report() {
   const sections = [...DATA.experiments.map(experimentSection), findingsSection()].filter(Boolean);
-  const links = sections.map((s) => el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").textContent)));
+  const links = sections.map((s) => el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").firstChild.textContent)));
   document.body.append(
     topBar(DATA.title),
     el("nav", { "aria-label": "Sections" }, el("ul", {}, links)),
@@ -28,7 +28,7 @@ function openAll() {
 function overview() {
   if (!DATA.items.length) return null;
   const shown = DATA.items.map((item) => el("tr", {},
-    el("th", { scope: "row" }, item.name, el("small", {}, item.label)),
+    el("th", { scope: "row" }, itemLink(item), el("small", { class: "label" }, item.label)),
     el("td", { class: "words" }, item.about),
     el("td", { class: "words" }, item.kept.length ? item.kept.map(status) : el("span", { class: "missing" }, "not run")),
     el("td", { class: "words" }, el("code", {}, item.command)),
@@ -45,11 +45,31 @@ function overview() {
   );
 }
 
+// The name of a table or figure, which leads to it where it is here.
+function itemLink(item) {
+  const block = () => item.tables.map((table) => document.querySelector(`[data-table="${CSS.escape(table)}"]`)).find(Boolean);
+  const here = item.tables.some((table) => DATA.experiments.some((each) => each.tables.some((made) => made.table === table)));
+  return here ? el("a", { href: "#", onclick: (event) => {
+    event.preventDefault();
+    block().fill();
+    block().open = true;
+    block().scrollIntoView();
+    block().querySelector("summary").focus({ preventScroll: true });
+  } }, item.name) : item.name;
+}
+
 function status(kept) {
   const counts = [["inside", kept.inside], ["above", kept.above], ["below", kept.below]].filter(([, n]) => n);
+  const outside = kept.above + kept.below;
+  const parts = [["inside", kept.inside], ["outside", outside], ["alone", kept.have - kept.inside - outside], ["lacking", kept.of - kept.have]];
   return el("span", { class: "status" },
-    el("code", {}, kept.setting), ` ${kept.have} of ${kept.of}: `,
-    counts.map(([name, n], i) => [i ? ", " : "", el("span", { class: name }, `${n} ${MARKS[name]}`)]),
+    el("code", {}, kept.setting), ` ${kept.have} of ${kept.of} cells`,
+    counts.map(([name, n], i) => [i ? ", " : ": ", el("span", { class: name }, `${n} ${MARKS[name]}`)]),
+    el("span", { class: "bar", "aria-hidden": "true" }, parts.filter(([, n]) => n > 0).map(([name, n]) => {
+      const part = el("i", { class: name });
+      part.style.flexGrow = n;
+      return part;
+    })),
     el("small", {}, [seedsOf(kept.seeds), kept.steps ? `${listed(kept.steps)} steps` : null].filter(Boolean).join(", ")));
 }
 
@@ -67,7 +87,7 @@ function seedsOf(numbers) {
 function experimentSection(experiment) {
   const labels = [...new Set(experiment.tables.map((table) => table.table))];
   return el("section", { id: experiment.id },
-    el("h2", {}, experiment.title, el("small", {}, ` ${experiment.folder}`)),
+    el("h2", {}, experiment.title, experiment.folder === experiment.name ? null : el("small", {}, ` ${experiment.folder}`)),
     experiment.damage.map((line) => note(line, true)),
     experiment.tables.length || experiment.damage.length ? null : note("There are no cells here yet."),
     experiment.provenance ? provenance(experiment.provenance) : null,
