@@ -108,6 +108,7 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     assert "WARNING" not in done.stderr
     assert (tmp_path / "index.html").exists()
     assert (tmp_path / "results" / "chain" / "table" / "index.html").exists()  # linked, and outside of docs/
+    assert "tab:nchain_auc" in (tmp_path / "report.html").read_text()
     reference = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "index.html").read_text())
     assert all(name in reference for name in inspect.signature(api.train).parameters)
     assert "mkdocs build --strict" in (ROOT / "Makefile").read_text()
@@ -121,7 +122,8 @@ def small_copy(tmp_path: Path) -> Path:
     docs.mkdir(parents=True)
     config = (ROOT / "mkdocs.yml").read_text()
     (docs.parent / "mkdocs.yml").write_text(re.sub(r"^nav:\n(?:  .*\n)*", "", config, flags=re.MULTILINE))
-    shutil.copyfile(ROOT / "docs" / "links.py", docs / "links.py")
+    for hook in ("links.py", "pages.py"):
+        shutil.copyfile(ROOT / "docs" / hook, docs / hook)
     (docs.parent / "results").mkdir()
     (docs.parent / "results" / "there.json").write_text("{}")
     (docs / "other.md").write_text("# Other\n")

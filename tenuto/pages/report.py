@@ -20,7 +20,7 @@ from tenuto.report import cells, tables
 from tenuto.report.cells import Cell
 from tenuto.runs import storage
 
-TITLE = "tenuto: results"
+TITLE, SCRIPT = "tenuto: results", "report.js"
 FINDINGS = "findings.json"
 CURVE_DIGITS = 4
 MOST_EVIDENCE = 4_000  # bytes of a finding's file that are shown
@@ -40,7 +40,7 @@ def build(given: Sequence[Path]) -> Json:
         folders.setdefault(made["name"], []).append(folder)
     return {
         "title": TITLE,
-        "made": f"Made by tenuto {tenuto.__version__} on {today} from {', '.join(map(str, given))}.",
+        "made": f"Made by tenuto {tenuto.__version__} on {today} from {', '.join(folder.name for folder in found)}.",
         "items": items(folders),
         "experiments": [made | {"id": f"experiment-{number}"} for number, (_, made) in enumerate(experiments, 1)],
         "findings": [of_findings(folder) for folder in found if (folder / FINDINGS).exists()],
@@ -51,7 +51,7 @@ def write(given: Sequence[Path], path: Path) -> None:
     """Write the page about these folders."""
     if path.suffix != ".html":
         raise UserError(f"cannot write the page to {path}: end its name with .html")
-    page.write(path, TITLE, "report.js", build(given))
+    page.write(path, TITLE, SCRIPT, build(given))
 
 
 def places(path: Path) -> list[Path]:
