@@ -34,29 +34,39 @@ class Played(NamedTuple):
     lengths: list[int]  # decided
 
 
+class Moment(NamedTuple):
+    """What is seen before the first step of an episode, and after every step."""
+
+    env: Any
+    obs: Any
+    action: Any = None  # that led here; None before the first step
+    length: int = 0  # that was decided for it
+    done: int = 0  # steps of it executed so far
+    reward: float = 0.0
+
+
 def play(
     policy: Policy,
     env: Any,
     episodes: int,
     *,
     longest: int = 10_000,
-    watch: Callable[[Any, int, int], None] = lambda env, length, done: None,
+    watch: Callable[[Moment], None] = lambda moment: None,
 ) -> list[Played]:
-    """Let a policy play in an environment; `watch` sees the environment before the first and after every step, with
-    the length decided and the number of its steps done."""
+    """Let a policy play in an environment, and `watch` every moment."""
     played, stepwise = [], policy.as_stepwise()
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
         stepwise.reset()
         total, steps, lengths, over = 0.0, 0, [], False
-        watch(env, 0, 0)
+        watch(Moment(env, obs))
         while not over and steps < longest:
             action = stepwise(obs)
             length, done = stepwise.following
             lengths += [length] if done == 1 else []
             obs, reward, terminated, truncated, _ = env.step(action)
             total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
-            watch(env, length, done)
+            watch(Moment(env, obs, action, length, done, float(reward)))
         played.append(Played(total, steps, len(lengths), lengths))
     return played
 
@@ -105,14 +115,8 @@ def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
     env = made(maker, "the environment", render_mode="rgb_array")
     frames: list[np.ndarray] = []
 
-    def watch(env: gymnasium.Env[Any, Any], length: int, done: int) -> None:
-        try:
-            picture = env.render()
-        except Exception as problem:
-            raise UserError(f"the environment cannot be drawn ({type(problem).__name__}: {problem})") from problem
-        if not isinstance(picture, np.ndarray):
-            raise UserError(f"the environment renders {type(picture).__name__}, not a picture: it cannot be filmed")
-        frames.append(with_strip(picture, policy.max_length, length, done))
+    def watch(now: Moment) -> None:
+        frames.append(with_strip(drawn(now.env), policy.max_length, now.length, now.done))
 
     try:
         play(policy, env, 1, longest=_longest(policy), watch=watch)
@@ -121,6 +125,17 @@ def film(policy: Policy, maker: Callable[..., Any], path: Path) -> int:
         env.close()
     write_whole(path, lambda file: writer(file, frames, fps))
     return len(frames)
+
+
+def drawn(env: gymnasium.Env[Any, Any]) -> np.ndarray:
+    """The environment's picture of itself."""
+    try:
+        picture = env.render()
+    except Exception as problem:
+        raise UserError(f"the environment cannot be drawn ({type(problem).__name__}: {problem})") from problem
+    if not isinstance(picture, np.ndarray):
+        raise UserError(f"the environment renders {type(picture).__name__}, not a picture: it cannot be filmed")
+    return picture
 
 
 def with_strip(picture: np.ndarray, max_length: int, length: int, done: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 
@@ -38,6 +39,11 @@ class Policy:
     def lam(self) -> float:
         """The λ with which it picks lengths."""
         return float(self._networks.lam)
+
+    @property
+    def observation_space(self) -> gymnasium.Space | None:
+        """The environment's own, where it is one of Gymnasium's."""
+        return self._codec.observations if self._codec is not None else None
 
     @property
     def max_length(self) -> int:

@@ -383,3 +383,22 @@ def test_the_cores_of_a_process_can_be_set(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(devices.CORES, "many")
     with pytest.raises(UserError, match="TENUTO_CORES is 'many'"):
         devices.cores()
+
+
+THREADS = """
+import os
+import jax
+from tenuto.trainers.devices import start_jax
+start_jax()
+jax.numpy.ones(3).sum().block_until_ready()
+names = [open(f"/proc/self/task/{each}/comm").read().strip() for each in os.listdir("/proc/self/task")]
+print(names.count("tf_XLAEigen"))
+"""
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_process_computes_with_as_many_threads_as_it_has_cores(cores: int):
+    """More of them would take the cores of the workers beside it."""
+    environment = os.environ | {devices.CORES: str(cores), "PJRT_NPROC": "7"}
+    told = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [str(cores)]

@@ -338,7 +338,7 @@ def test_predict_answers_a_batch_with_a_batch_whatever_the_space(space: spaces.S
 def test_playing_ends_at_the_longest_and_tells_every_step(trained: Run):
     told: list[tuple[int, int]] = []
     env = Wild()
-    played = play.play(trained[0], env, 3, longest=7, watch=lambda env, length, done: told.append((length, done)))
+    played = play.play(trained[0], env, 3, longest=7, watch=lambda now: told.append((now.length, now.done)))
     assert len(played) == 3
     for one, episode in zip(played, env.episodes, strict=True):
         assert one.steps == len(episode) <= 7

@@ -134,6 +134,33 @@ class Report:
 
 
 @dataclasses.dataclass
+class Inspect:
+    """Write a page on which trained agents can be looked into: click a state to see what each head says of each length,
+    move λ and watch the lengths change everywhere, play episodes step by step, two agents side by side. The page is a
+    single file that needs no network.
+
+    Lava maps, chains and states of two numbers (MountainCar, the pendulum) are drawn as maps; of other environments an
+    episode is recorded, with its pictures. `tenuto train --snapshots 20` keeps what the page needs to show how
+    uncertainty shrinks over training.
+
+    Example: tenuto inspect runs/ute runs/temporl --out inspector.html
+    """
+
+    does: ClassVar[str] = "tenuto.cli.inspect:inspect"
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders of finished runs, given to `tenuto train --out`."""
+    out: Path = Path("inspector.html")
+    """The page: an .html file."""
+    lanes: list[int] | None = None
+    """Lanes of each run, counted from 0; by default the first seed of each of its values, four at the most."""
+    serve: bool = False
+    """Open the page in a browser, from an address that only this machine can reach, until Ctrl-C."""
+    trust: bool = False
+    """Import the modules that a run's environment names. Without it such a run is refused: importing runs code."""
+
+
+@dataclasses.dataclass
 class Merge:
     """Join runs that differ only in their seeds, trained in different places, to one run.
 
@@ -425,6 +452,7 @@ Command = (
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Merge, tyro.conf.subcommand("merge")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Status, tyro.conf.subcommand("status")]

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Array, Bool, Float
 from scipy import stats
 
+from tenuto import insight
 from tenuto.envs.lava import GROUND, MOVES, REWARDS, Lava, LavaState
 from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
@@ -85,17 +86,16 @@ def compare(task: Task, networks: Networks, lanes: Sequence[int]) -> list[Guess]
     if not (isinstance(extension, Uncertain) and isinstance(env, Lava)):
         raise UserError("only UTE agents on lava maps have option values that can be compared with exact ones")
     cells = np.flatnonzero(env.walkable())
-    features = jax.vmap(lambda cell: env.features(env.observe(LavaState(cell, jnp.int32(0)))))(jnp.asarray(cells))
-    codes = jax.vmap(env.actions.encode)(jnp.arange(env.actions.n))
+    seen = jax.vmap(lambda cell: env.observe(LavaState(cell, jnp.int32(0))))(jnp.asarray(cells))
 
     @jax.jit
-    def values(net):  # type: ignore[no-untyped-def]
-        return jax.vmap(lambda x: jax.vmap(lambda code: net(x, code))(codes))(features)  # (cells, actions, B, J)
+    def values(networks: Networks) -> Array:
+        return jax.vmap(lambda obs: insight.of_every_action(task, networks, obs))(seen)  # (cells, actions, B, J)
 
     true = options(env, float(task.plan.gamma), extension.max_length)
     guesses = []
     for lane in lanes:
-        heads = np.asarray(values(jax.tree.map(lambda leaf, lane=lane: leaf[lane], networks.extension)))
+        heads = np.asarray(values(jax.tree.map(lambda leaf, lane=lane: leaf[lane], networks)))
         mean, spread = heads.mean(2), heads.std(2)
         guesses.append(Guess(mean.ravel(), spread.ravel(), true.value[cells].ravel(), true.whole[cells].ravel()))
     return guesses

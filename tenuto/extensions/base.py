@@ -116,6 +116,10 @@ class AbstractLearnedExtension(AbstractExtension):
         """New networks, with a method `times` as those of `tenuto.nets` have."""
 
     @abstractmethod
+    def values(self, nets: Nets, obs: Array, choice: Array, actions: AbstractSpace) -> Float[Array, "heads J"]:
+        """What each head says that holding the choice for 1 to J steps is worth."""
+
+    @abstractmethod
     def best(
         self, nets: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:

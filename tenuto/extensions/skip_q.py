@@ -29,6 +29,9 @@ class SkipQ(AbstractLearnedExtension):
 
         return nets.reading(obs_size, make, key)
 
+    def values(self, net: Nets, obs: Array, choice: Array, actions: AbstractSpace) -> Float[Array, "heads J"]:
+        return net(obs, actions.encode(choice))[None]
+
     def best(
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:

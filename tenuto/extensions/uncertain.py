@@ -52,10 +52,13 @@ class Uncertain(AbstractLearnedExtension):
 
         return nets.reading(obs_size, make, key, self.init_weights)
 
+    def values(self, net: Nets, obs: Array, choice: Array, actions: AbstractSpace) -> Float[Array, "heads J"]:
+        return net(obs, actions.encode(choice))
+
     def best(
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:
-        values = net(obs, actions.encode(choice))  # (B, J)
+        values = self.values(net, obs, choice, actions)
         return 1 + jnp.argmax(values.mean(0) + lam * values.std(0))
 
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:

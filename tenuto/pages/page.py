@@ -10,6 +10,7 @@ import hashlib
 import html
 import json
 import math
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,10 @@ def asset(name: str) -> str:
     return resources.files("tenuto.pages").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def render(title: str, script: str, data: dict[str, Any]) -> str:
-    """The page on which this script of `assets/` shows these data."""
-    scripts = [*map(asset, (*VENDOR, BASE)), asset(script)]
+def render(title: str, script: str | Sequence[str], data: dict[str, Any]) -> str:
+    """The page on which this script of `assets/`, or these, show the data."""
+    own = [script] if isinstance(script, str) else script
+    scripts = [*map(asset, (*VENDOR, BASE, *own))]
     allowed = " ".join(f"'sha256-{_digest(text)}'" for text in scripts)
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'"
     return "\n".join(
@@ -58,7 +60,7 @@ def render(title: str, script: str, data: dict[str, Any]) -> str:
     )
 
 
-def write(path: Path, title: str, script: str, data: dict[str, Any]) -> None:
+def write(path: Path, title: str, script: str | Sequence[str], data: dict[str, Any]) -> None:
     """Write the page to a file, whole."""
     files.write_text(path, render(title, script, data))
 

@@ -15,6 +15,7 @@ XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusio
 
 
 CORES = "TENUTO_CORES"  # a variable of the environment: the cores that this process may use
+THREADS = "PJRT_NPROC"  # XLA's: how many threads compute. Workers that share a machine would fight for its cores
 DEVICE = "jax_default_device"
 PRECISION = "jax_default_matmul_precision"  # a GPU would round factors to 10 bits (TF32)
 
@@ -43,6 +44,7 @@ def in_full_precision() -> Iterator[None]:
 def start_devices() -> None:
     """One CPU device per core, and a compilation cache on disk; where JAX is in use already, it stays as it is."""
     os.environ.setdefault("XLA_FLAGS", XLA_FLAGS)
+    os.environ[THREADS] = str(cores())
     try:
         jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:  # JAX is in use already: it stays as its user has it
