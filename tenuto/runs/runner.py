@@ -24,6 +24,7 @@ from tenuto.runs.jobs import Job
 from tenuto.runs.layout import CHECKPOINT, Checkpoint
 from tenuto.runs.metrics import Metrics, finite_or_none, last_step, over_lanes
 from tenuto.runs.records import Records
+from tenuto.runs.snapshots import Snapshots
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
 from tenuto.trainers.program import EnvError, Evaluation, OutOfStepError, Program
@@ -114,10 +115,12 @@ class Course:
         self._seen = self._kept["count"]
         self._overflown = self._kept.overflown(int(self._seen.max()))
         self._clock = Clock(before)
+        self._snapshots = Snapshots(job, folder, self._digest, self._program.t, self._share())
         self._saved, self._pause = time.monotonic(), checkpoint_seconds
 
     def run(self, report: Callable[[Progress], None]) -> dict[str, Any]:
         """Train to the end; the summary. Raises `Interrupted` where the run was asked to stop."""
+        self._snapshots.take(self._program, self._share())
         try:
             for evaluation in chunks(self._job, self._program, self._kept, self._stop, self._seconds):
                 if evaluation is not None:
@@ -126,7 +129,8 @@ class Course:
                 self._note_divergence()
                 self._note_overflow()
                 diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
-                share = share_done(self._job, self._kept, self._program.t)
+                share = self._share()
+                self._snapshots.take(self._program, share)
                 report(Progress(share, over_lanes(self._kept), diverged))
                 if time.monotonic() - self._saved >= self._pause:
                     self._save()
@@ -153,6 +157,9 @@ class Course:
         self._best.write(self._folder, self._digest)
         networks, device = storage.leaves_of(self._program.networks()), jax.local_devices()[0].device_kind
         return finish(self._job, self._folder, self._digest, self._kept, networks, self._clock.seconds, device)
+
+    def _share(self) -> float:
+        return share_done(self._job, self._kept, self._program.t)
 
     def _save(self) -> None:
         """Write a checkpoint. One that takes long to write is written less often."""
@@ -324,7 +331,10 @@ def owes_evaluation(job: Job, kept: Records, program: Program) -> bool:
 def _next_stops(job: Job, program: Program) -> list[int]:
     """The clocks at which a chunk must end: the next evaluation, and the end of a run that is counted in steps."""
     every = job.request.evaluate_every
-    stops = [job.budget.amount] if job.budget.unit == STEPS else []
+    amount, wanted = job.budget.amount, job.request.snapshots
+    stops = [amount] if job.budget.unit == STEPS else []
+    if stops and wanted > 1:  # the next moment of a snapshot
+        stops.append(-(-amount * (program.t * (wanted - 1) // amount + 1) // (wanted - 1)))
     begun = program.t - program.t % program.learn_every  # where its round began
     return stops + ([begun - begun % every + every] if every else [])
 
