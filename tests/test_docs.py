@@ -109,6 +109,7 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     assert (tmp_path / "index.html").exists()
     assert (tmp_path / "results" / "chain" / "table" / "index.html").exists()  # linked, and outside of docs/
     assert "tab:nchain_auc" in (tmp_path / "report.html").read_text()
+    assert "lava-bridge" in (tmp_path / "inspector.html").read_text()
     reference = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "index.html").read_text())
     assert all(name in reference for name in inspect.signature(api.train).parameters)
     assert "mkdocs build --strict" in (ROOT / "Makefile").read_text()

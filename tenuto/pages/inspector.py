@@ -37,13 +37,18 @@ WIDTHS = (320, 240, 160)  # of pictures, in pixels: the widest that fits into PI
 def build(given: Sequence[Path], lanes: Sequence[int] | None = None) -> Json:
     """What the page shows, from folders of finished runs."""
     found = [subject for folder in given for subject in subjects(Path(folder), lanes)]
-    drawn: list[Json] = []
+    drawn: dict[str, Json] = {}
     for subject in found:
         if subject["map"] is not None:  # lanes on equal maps share one, and so the state that is looked at
-            if subject["map"] not in drawn:
-                drawn.append(subject["map"])
-            subject["map"] = drawn.index(subject["map"])
-    return {"title": TITLE, "made": f"Made by tenuto {tenuto.__version__}.", "subjects": found, "maps": drawn}
+            spelled = page.safe_json(subject["map"])
+            drawn.setdefault(spelled, subject["map"])
+            subject["map"] = [*drawn].index(spelled)
+    return {
+        "title": TITLE,
+        "made": f"Made by tenuto {tenuto.__version__}.",
+        "subjects": found,
+        "maps": [*drawn.values()],
+    }
 
 
 def write(given: Sequence[Path], path: Path, lanes: Sequence[int] | None = None) -> None:
