@@ -102,6 +102,13 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_the_table_of_lanes_is_that_of_the_kept_measurements(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    scaling = runpy.run_path(str(ROOT / "benchmarks/scaling.py"))
+    table = scaling["table"](scaling["read"]([ROOT / "results/benchmarks/scaling_cpu.jsonl"]))
+    assert table in (ROOT / "docs/scaling.md").read_text()
+
+
 def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     done = build(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
