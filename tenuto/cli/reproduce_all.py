@@ -23,12 +23,13 @@ def reproduce_all(command: Reproduce, words: list[str]) -> None:
         raise UserError(f"{flags.out} holds the results of one experiment: choose another --out")
     failed: dict[str, list[str]] = {}  # by what is wrong
     for name in wanted(flags.experiments):
-        mine = {"out": flags.out / name, "seeds": flags.seeds, "quick": flags.quick}
+        folder = flags.out / name
+        mine = EXPERIMENT_FLAGS[name](out=folder, seeds=flags.seeds, where=flags.where, quick=flags.quick)
         said = ["reproduce", name, *(["--seeds", str(flags.seeds)] if flags.seeds is not None else [])]
-        said += [*(["--quick"] if flags.quick else []), "--out", str(mine["out"])]
-        say(f"Experiment {name}, in {mine['out']}")
+        said += [*(["--quick"] if flags.quick else []), "--out", str(folder)]
+        say(f"Experiment {name}, in {folder}")
         try:
-            reproduce_one(EXPERIMENT_FLAGS[name](**mine, where=flags.where), said)
+            reproduce_one(mine, said)
         except UserError as problem:
             failed.setdefault(str(problem), []).append(name)
     if any(folders.exists(flags.out / name / work.MARKER) for name in EXPERIMENTS):

@@ -39,7 +39,7 @@ def shared_tasks(scores: ByAgent) -> list[str]:
     return [task for task in tasks if all(task in mine for mine in many)]
 
 
-def scaled(block: ByAgent) -> ByAgent:
+def scaled(block: ByAgent) -> dict[str, dict[str, np.ndarray]]:
     """Scores on which 0 is the worst agent's mean in a task, and 1 the best one's; all agents have the same tasks."""
     made: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in block}
     for task in next(iter(block.values())):

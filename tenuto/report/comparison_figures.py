@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -98,7 +98,9 @@ def _over_environments(found: "Comparison") -> list[Draw | None]:
 
 def _points(axis: Axes, points: Sequence[Point], title: str, label: str, shift: float = 0.0) -> None:
     """A line for each name, from the top, with a point and its interval; a shifted one is a hollow diamond."""
-    shape = {"fmt": "D", "markersize": 3.5, "markerfacecolor": "white"} if shift else {"fmt": "o", "markersize": 4}
+    shape: dict[str, Any] = (
+        {"fmt": "D", "markersize": 3.5, "markerfacecolor": "white"} if shift else {"fmt": "o", "markersize": 4}
+    )
     for place, (_, (value, low, high), colour) in enumerate(points):
         reach = np.nan_to_num(np.abs([[value - low], [high - value]]))  # a single seed has no interval
         axis.errorbar(value, place + shift, xerr=reach, color=colour, linewidth=1.2, **shape)

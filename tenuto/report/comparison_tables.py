@@ -8,7 +8,7 @@ from tenuto.report.grids import Grid, spelled
 if TYPE_CHECKING:
     from tenuto.report.comparison import Comparison
 
-INTERVAL = "[95% bootstrap interval over seeds]"
+INTERVAL = "In brackets: the 95% bootstrap interval over seeds."
 SHARES = 2  # digits of chances and shares
 
 
@@ -48,13 +48,14 @@ def about(found: "Comparison") -> str:
 
 
 def overall(found: "Comparison") -> Grid:
-    caption = f"Over {', '.join(found.envs)}. {INTERVAL}: seeds are drawn again in each environment"
+    caption = f"Over {', '.join(found.envs)}. "
     if found.scaled:
         caption += (
-            ". Scores are scaled so that in each environment 0 is the lowest mean of these agents and 1 the highest: "
-            "they depend on which agents are compared"
+            "Scores are scaled so that in each environment 0 is the lowest mean of these agents and 1 the highest: they "
+            "depend on which agents are compared. "
         )
-    rows = [(each.agent, spelled(*each.iqm, digits=stats.digits([0.0]))) for each in found.overall]
+    caption += f"{INTERVAL} Seeds are drawn again within each environment."
+    rows = [(each.agent, spelled(*each.iqm)) for each in found.overall]
     return Grid("IQM over all environments", caption, ("agent",), ("IQM",), rows)
 
 

@@ -185,7 +185,7 @@ def _pooled(sides: Sequence[Side]) -> list[Side]:
 
 def _together(same: Sequence[Side]) -> Side:
     """Sides with different seeds as one."""
-    joined = {
+    joined: dict[str, Any] = {
         name: np.concatenate([getattr(side, name) for side in same])
         for name in ("scores", "decisions", "decisions_per_step")
     }
