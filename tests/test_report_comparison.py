@@ -204,6 +204,19 @@ def test_maps_of_one_name_in_two_folders_are_two_environments(tmp_path: Path):
     assert [score.env for score in tenuto.compare(made[:1]).scores] == ["lava:map.txt"]
 
 
+def test_a_run_in_two_environments_counts_in_each(tmp_path: Path):
+    less = {"steps": None, "evaluate_every": None, "evaluation_episodes": None, "episodes": 5}
+    both = made_run(tmp_path / "both", "ute", ("lava-bridge", "lava-zigzag"), lam=[-1, 0], **less)
+    alone = made_run(tmp_path / "alone", "ddqn", "lava-bridge", **less)
+    found = tenuto.compare([both, alone])
+    lanes = folders.read_summary(both)["lanes"]
+    for score in found.scores[:4]:
+        mine = [lane for lane in lanes if lane["env"] == score.env and f"ute lam={lane['lam']:g}" == score.agent]
+        assert score.values == tuple(lane["auc"] for lane in mine)
+        assert len(mine) == 4
+    assert [(score.env, score.agent) for score in found.scores[4:]] == [("lava-bridge", "ddqn")]
+
+
 # ---- What must be told
 
 

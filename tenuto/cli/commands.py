@@ -463,9 +463,8 @@ class ReproduceAll:
 
     What is there already is not run again, so that the same command goes on where it was stopped. By default these are
     chain, gridworlds and pendulum; atari needs a GPU for long and is left out unless --experiments names it, as are
-    minatar and zoo, which are not in the paper. On a GPU the three are a matter of minutes to an hour, on two CPU cores
-    of more than a day: --seeds 3 is an honest first look. For flags of one experiment call it by itself with the folder
-    OUT/EXPERIMENT, before or after.
+    minatar and zoo, which are not in the paper. On two CPU cores the three take more than a day: --seeds 3 is an honest
+    first look. For flags of one experiment call it by itself with the folder OUT/EXPERIMENT, before or after.
 
     Example: tenuto reproduce all --quick --seeds 2 --out runs/paper
     """

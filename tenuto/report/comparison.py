@@ -18,6 +18,7 @@ from tenuto.report.aggregate import ByAgent, Interval
 from tenuto.report.sides import Side
 from tenuto.report.stats import Estimate
 from tenuto.runs.runner import Headline
+from tenuto.trainers.devices import start_devices
 
 FORMATS = (*figures.FORMATS, ".json", ".tex", ".md")
 MOST_IN_PAIRS = 12  # agents of which every pair is compared
@@ -158,6 +159,7 @@ def compare(folders: Sequence[Path | str] | Path | str, training: bool = False) 
     >>> compared = tenuto.compare(["runs/ute", "runs/ddqn"])
     >>> compared.write("compared.tex")
     """
+    start_devices()
     given = [folders] if isinstance(folders, str | Path) else folders
     found, notes = sides.read(given, training)
     return Comparison.of(found, notes)

@@ -51,8 +51,8 @@ def overall(found: "Comparison") -> Grid:
     caption = f"Over {', '.join(found.envs)}. "
     if found.scaled:
         caption += (
-            "Scores are scaled so that in each environment 0 is the lowest mean of these agents and 1 the highest: they "
-            "depend on which agents are compared. "
+            "Scores are scaled so that in each environment 0 is the lowest mean of these agents and 1 the highest: "
+            "they depend on which agents are compared. "
         )
     caption += f"{INTERVAL} Seeds are drawn again within each environment."
     rows = [(each.agent, spelled(*each.iqm)) for each in found.overall]

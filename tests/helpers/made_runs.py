@@ -14,7 +14,13 @@ EVALUATED = 10  # times in a run
 
 
 def made_run(
-    folder: Path, agent: str, env: str = "CartPole-v1", *, level: float = 0.0, done: float = 1.0, **asked: Any
+    folder: Path,
+    agent: str,
+    env: str | tuple[str, ...] = "CartPole-v1",
+    *,
+    level: float = 0.0,
+    done: float = 1.0,
+    **asked: Any,
 ) -> Path:
     """A run of 1,000 steps, evaluated ten times in two episodes each, as far as it is done; its folder. Returns lie
     about `level`, differently for every agent, environment and seed."""
