@@ -15,6 +15,7 @@ from tenuto.runs.request import SCALARS, Asked, flag
 LISTS = (
     *map(flag, (*SCALARS, "schedule")),
     *("--setting", "--parts", "--track", "--lengths", "--max-lengths", "--games", "--agents", "--problems"),
+    "--experiments",
 )
 
 
@@ -115,6 +116,29 @@ class Plot:
     """The file to draw to: .png, .svg or .pdf."""
     training: bool = False
     """Draw training returns even where there are evaluations."""
+
+
+@dataclasses.dataclass
+class Compare:
+    """Compare any runs, finished or not: in each environment mean and IQM of every agent with 95% intervals, its
+    decisions, and differences seed by seed; over all environments IQM, probability of improvement and performance
+    profiles.
+
+    Compared is the number that `tenuto train` shows at its end: the mean over the last third of evaluations, or where
+    there are none the mean over training. Runs that differ only in their seeds count as one.
+
+    Example: tenuto compare runs/ute runs/ddqn --out compared.png compared.tex
+    """
+
+    does: ClassVar[str] = "tenuto.cli.compare:compare"
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders given to `tenuto train --out`, or folders that hold such folders."""
+    out: list[Path] = dataclasses.field(default_factory=list)
+    """Files to write, by the ends of their names: .png, .svg or .pdf (a figure), .json, .tex (LaTeX), .md (Markdown).
+    """
+    training: bool = False
+    """Compare training returns even where there are evaluations."""
 
 
 @dataclasses.dataclass
@@ -257,6 +281,7 @@ class Sweep:
 class ReproduceFlags:
     """Flags of all experiments."""
 
+    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
     name: ClassVar[str]
 
     out: Path
@@ -422,6 +447,41 @@ class ReproduceZoo(ReproduceFlags):
     given. Its numbers mean nothing."""
 
 
+EXPERIMENT_FLAGS: dict[str, type[ReproduceFlags]] = {
+    kind.name: kind
+    for kind in (
+        *(ReproduceChain, ReproduceGridworlds, ReproducePendulum),
+        *(ReproduceAtari, ReproduceMinatar, ReproduceZoo),
+    )
+}
+
+
+@dataclasses.dataclass
+class ReproduceAll:
+    """The paper as a whole: its experiments one after the other, each in a folder of its own in --out, then one page
+    about all of them, report.html.
+
+    What is there already is not run again, so that the same command goes on where it was stopped. By default these are
+    chain, gridworlds and pendulum; atari needs a GPU for long and is left out unless --experiments names it, as are
+    minatar and zoo, which are not in the paper. On two CPU cores the three take more than a day: --seeds 3 is an honest
+    first look. For flags of one experiment call it by itself with the folder OUT/EXPERIMENT, before or after.
+
+    Example: tenuto reproduce all --quick --seeds 2 --out runs/paper
+    """
+
+    does: ClassVar[str] = "tenuto.cli.reproduce_all:reproduce_all"
+
+    out: Path
+    """Folder for the folders of the experiments, and for report.html."""
+    experiments: list[str] | None = None
+    """Of chain, gridworlds, pendulum, atari, minatar and zoo; by default those of the paper but atari."""
+    seeds: int | None = None
+    """Seeds per cell; by default as many as each experiment has."""
+    where: Where = dataclasses.field(default_factory=Where)
+    quick: bool = False
+    """A trial run of each, to see that all works: its numbers mean nothing."""
+
+
 @dataclasses.dataclass
 class Reproduce:
     """Reproduce tables and figures of the paper, with its numbers beside ours.
@@ -432,8 +492,6 @@ class Reproduce:
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """
 
-    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
-
     experiment: (
         Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]
         | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
@@ -441,7 +499,12 @@ class Reproduce:
         | Annotated[ReproduceAtari, tyro.conf.subcommand("atari", prefix_name=False)]
         | Annotated[ReproduceMinatar, tyro.conf.subcommand("minatar", prefix_name=False)]
         | Annotated[ReproduceZoo, tyro.conf.subcommand("zoo", prefix_name=False)]
+        | Annotated[ReproduceAll, tyro.conf.subcommand("all", prefix_name=False)]
     )
+
+    @property
+    def does(self) -> str:
+        return self.experiment.does
 
 
 Command = (
@@ -450,6 +513,7 @@ Command = (
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]

@@ -13,8 +13,6 @@ from tenuto.report.figures import Curve
 from tenuto.runs.folders import load_job, read_records_so_far
 from tenuto.runs.jobs import ALL, Given, Job
 
-FORMATS = (".png", ".svg", ".pdf")
-
 
 def load(folders: Sequence[Path], training: bool = False, given: Given = Given()) -> dict[str, Curve]:
     """The curves of runs, finished or not: one for each group of lanes that differ only in their seed."""
@@ -41,8 +39,7 @@ def _label(job: Job, group: str, folder: Path, many: bool, taken: Mapping[str, C
 
 def draw(curves: Mapping[str, Curve], path: Path, title: str = "") -> Path:
     """One figure: return by mean and by IQM, and decisions per step, each with a 95% bootstrap interval."""
-    if path.suffix not in FORMATS:
-        raise UserError(f"cannot draw to {path}: end its name with one of {', '.join(FORMATS)}")
+    figures.check(path)
     figure, grid = figures.sheet(1, 3, 4.2, 3.4)
     panels: list[tuple[str, str, Any]] = [
         ("return, mean", "returns", np.mean),

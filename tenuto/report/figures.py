@@ -14,13 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from tenuto.envs import Lava
-from tenuto.errors import legible
+from tenuto.errors import UserError, legible
 from tenuto.report import stats
 from tenuto.report.cells import Cell
 from tenuto.runs import records
 from tenuto.runs.records import Records
 from tenuto.settings.family import EPISODES, STEPS
 
+FORMATS = (".png", ".svg", ".pdf")
 BINS = 50  # of a curve over training
 LEAST_WIDTH = 5.5  # inches
 LETTERS_PER_INCH = 12  # of a title
@@ -290,6 +291,12 @@ def save(figure: Figure, path: Path, title: str) -> list[Path]:
     for file in written:
         write(figure, file, title)
     return written
+
+
+def check(path: Path) -> None:
+    """Refuse a file that a figure cannot be drawn to."""
+    if path.suffix not in FORMATS:
+        raise UserError(f"cannot draw to {path}: end its name with one of {', '.join(FORMATS)}")
 
 
 def write(figure: Figure, file: Path, title: str) -> None:
