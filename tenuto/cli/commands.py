@@ -95,7 +95,7 @@ class Eval:
     best: bool = False
     """Play by each lane's networks as of its best evaluation, in place of its last ones."""
     video: Path | None = None
-    """Film one episode of the best of these lanes: an .mp4 (needs `pip install 'tenuto[video]'`) or a .gif."""
+    """Film one episode of the best of these lanes: an .mp4 or a .gif (`tenuto doctor` says what to install)."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
 
@@ -222,8 +222,8 @@ class Where:
     """Where jobs run."""
 
     engine: str = "local"
-    """`local`: on this machine. `ray`, `slurm`: on a cluster whose machines all see --out (they need `pip install
-    'tenuto[ray]'` or `'tenuto[slurm]'`)."""
+    """`local`: on this machine. `ray`, `slurm`: on a cluster whose machines all see --out (`tenuto doctor` says what to
+    install for them)."""
     processes: int | None = None
     """Worker processes, each with one job at a time. By default `local` has none, but threads of this process, `ray` as
     many as fit, and `slurm` one for each job. On a GPU many small jobs train faster in processes with NVIDIA's MPS."""
@@ -238,6 +238,20 @@ class Where:
     """Time limit of each Slurm job. One that is over is queued again and goes on."""
     slurm: list[str] = dataclasses.field(default_factory=list)
     """Options of Slurm, as NAME=VALUE: partition=gpu account=lab."""
+
+
+@dataclasses.dataclass
+class Doctor:
+    """Show what this tenuto finds on this machine: versions, devices, cores, extras and how to install them, the cache
+    of compiled programs, memory, disk and locks. What is wrong is said in words, with what to do.
+
+    Example: tenuto doctor
+    """
+
+    does: ClassVar[str] = "tenuto.cli.doctor:doctor"
+
+    json: bool = False
+    """Print it as one JSON object."""
 
 
 @dataclasses.dataclass
@@ -258,7 +272,7 @@ class Sweep:
         learning_rate = {low = 1e-4, high = 1e-2, log = true}
         plan.batch = [32, 64]
         [search]
-        by = "random"  # grid, random, or optuna (needs `pip install 'tenuto[optuna]'`)
+        by = "random"  # grid, random, or optuna (`tenuto doctor`: how to install it)
         trials = 20
 
     Example: tenuto sweep examples/sweep.toml --out runs/sweep
@@ -366,9 +380,9 @@ class ReproduceAtari(GamesFlags):
     Parts: main (ddqn, fixed-j, ez-greedy, dar, temporl, b-dqn, ute-1step, ute, ute-adaptive, each with the paper's best
     λ or μ of the game), lambdas (ute over λ), mus (ez-greedy over μ), fixed (fixed repeat of 2 to 10 steps), ablations
     (joint-options and ute-1step against ute), ensemble (full-ensemble against b-dqn, ute and ute-adaptive). The random
-    agent is always played too, for normalised scores. Needs `pip install 'tenuto[atari]'` and a GPU: before it
-    starts, the command shows the memory, disk and time that it needs. Run a few games at a time: later
-    calls with the same --out, --seeds and --steps add to the tables.
+    agent is always played too, for normalised scores. Needs the extra `atari` and a GPU: before it starts, the command
+    shows the memory, disk and time that it needs. Run a few games at a time: later calls with the same --out, --seeds
+    and --steps add to the tables.
 
     Example: tenuto reproduce atari --games road_runner qbert --agents ddqn temporl ute --out runs/atari
     """
@@ -418,8 +432,8 @@ class ReproduceZoo(ReproduceFlags):
 
     Parts: discrete (CartPole-v1, Acrobot-v1, MountainCar-v0, LunarLander-v3, FrozenLake, MiniGrid), continuous
     (Pendulum-v1, MountainCarContinuous-v0, LunarLanderContinuous-v3), minatar (its five games, for a GPU), lambdas (ute
-    over λ on the discrete ones; only if asked for). Budgets are fixed, one for each problem. LunarLander needs `pip
-    install 'tenuto[box2d]'`, MiniGrid `'tenuto[minigrid]'`. Later calls with the same --out, --seeds and --steps add to
+    over λ on the discrete ones; only if asked for). Budgets are fixed, one for each problem. LunarLander needs the
+    extra `box2d`, MiniGrid `minigrid` (`tenuto doctor`). Later calls with the same --out, --seeds and --steps add to
     the tables, problem by problem and agent by agent. Runs of Stable-Baselines3 (benchmarks/zoo_sb3.py) are shown
     beside ours if their file, sb3.jsonl, lies in --out.
 
@@ -520,6 +534,7 @@ Command = (
     | Annotated[Merge, tyro.conf.subcommand("merge")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Status, tyro.conf.subcommand("status")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
 
 

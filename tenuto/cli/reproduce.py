@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
+from tenuto import extras
 from tenuto.cli.commands import Reproduce, ReproduceFlags, Where
 from tenuto.cli.train import show_needs
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
@@ -46,6 +47,7 @@ def reproduce_one(flags: ReproduceFlags, words: list[str]) -> None:
     experiment = EXPERIMENTS[flags.name]
     work.check_names("setting", flags.setting, experiment.settings)
     work.check_names("parts", flags.parts, experiment.parts)
+    extras.demand("tenuto reproduce, for its figures,", "plots")
     with contextlib.closing(open_engine(flags.where, experiment.at_a_time)) as engine:
         wanted = experiment.wanted(flags)
         budget, seeds = wanted.budget or experiment.budget, experiment.seeds if wanted.seeds is None else wanted.seeds

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import insight, play
+from tenuto import extras, insight, play
 from tenuto.envs.gym.make import made
 from tenuto.errors import UserError
 from tenuto.insight import Insight
@@ -206,7 +206,7 @@ def recorded(policy: Policy, maker: Callable[..., Any], notes: list[str]) -> Tap
 def compressed(pictures: Sequence[np.ndarray], notes: list[str]) -> list[str]:
     """Pictures as the page holds them, as wide as there is room for."""
     if importlib.util.find_spec("PIL") is None:
-        notes.append("There are no pictures: pip install pillow")
+        notes.append(f"There are no pictures, which need PIL: {extras.command('video')}")
         return []
     made: list[str] = []
     for width in WIDTHS:

@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from tenuto.report import figures
 from tenuto.report.aggregate import Interval
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from tenuto.report.comparison import Comparison
 
 WIDTH, LEAST_HEIGHT, LINE = 4.4, 2.4, 0.2  # of a panel, and of each name in it, in inches
-Draw = Callable[[Axes], None]
+Draw = Callable[["Axes"], None]
 Point = tuple[str, Interval, str]  # a name, its number, and a colour
 
 
@@ -51,18 +52,18 @@ def _of_environment(found: "Comparison", env: str) -> list[Draw | None]:
     iqms = [(s.agent, s.iqm, colours[s.agent]) for s in mine]
     pairs = [(f"{d.first} - {d.second}", d.difference, colours[d.first]) for d in found.differences if d.env == env]
 
-    def scores(axis: Axes) -> None:
+    def scores(axis: "Axes") -> None:
         _points(axis, means, f"{env}: mean (●), IQM (◇)", found.measures[env].title)
         _points(axis, iqms, f"{env}: mean (●), IQM (◇)", found.measures[env].title, shift=0.25)
 
-    def decisions(axis: Axes) -> None:
+    def decisions(axis: "Axes") -> None:
         for place, score in enumerate(mine):
             axis.barh(place, score.decisions_per_step, color=colours[score.agent], alpha=0.7, height=0.5)
         _names(axis, [score.agent for score in mine])
         axis.set_title("decisions per step", fontsize=9)
         axis.set_xlim(0, 1.05)
 
-    def differences(axis: Axes) -> None:
+    def differences(axis: "Axes") -> None:
         axis.axvline(0, color="#999999", linewidth=0.8)
         _points(axis, pairs, "difference seed by seed, mean", "above 0: the first is better")
 
@@ -72,17 +73,17 @@ def _of_environment(found: "Comparison", env: str) -> list[Draw | None]:
 def _over_environments(found: "Comparison") -> list[Draw | None]:
     colours, scaled = _colours(found), " of scaled scores" if found.scaled else ""
 
-    def overall(axis: Axes) -> None:
+    def overall(axis: "Axes") -> None:
         points = [(each.agent, each.iqm, colours[each.agent]) for each in found.overall]
         _points(axis, points, f"IQM{scaled}, {len(found.envs)} environments", "IQM")
 
-    def improvement(axis: Axes) -> None:
+    def improvement(axis: "Axes") -> None:
         axis.axvline(0.5, color="#999999", linewidth=0.8)
         points = [(f"{pair.first} > {pair.second}", pair.improvement, colours[pair.first]) for pair in found.pairs]
         _points(axis, points, "probability of improvement", "chance that the first is better")
         axis.set_xlim(-0.02, 1.02)
 
-    def profiles(axis: Axes) -> None:
+    def profiles(axis: "Axes") -> None:
         for number, each in enumerate(found.profiles):
             line = ("-", "--")[number // len(figures.COLOURS) % 2]
             label, colour = figures.verbatim(each.agent), colours[each.agent]
@@ -96,7 +97,7 @@ def _over_environments(found: "Comparison") -> list[Draw | None]:
     return [overall if found.overall else None, improvement, profiles if found.profiles else None]
 
 
-def _points(axis: Axes, points: Sequence[Point], title: str, label: str, shift: float = 0.0) -> None:
+def _points(axis: "Axes", points: Sequence[Point], title: str, label: str, shift: float = 0.0) -> None:
     """A line for each name, from the top, with a point and its interval; a shifted one is a hollow diamond."""
     shape: dict[str, Any] = (
         {"fmt": "D", "markersize": 3.5, "markerfacecolor": "white"} if shift else {"fmt": "o", "markersize": 4}
@@ -109,6 +110,6 @@ def _points(axis: Axes, points: Sequence[Point], title: str, label: str, shift: 
     axis.set_xlabel(figures.verbatim(label), fontsize=8)
 
 
-def _names(axis: Axes, names: Sequence[str]) -> None:
+def _names(axis: "Axes", names: Sequence[str]) -> None:
     axis.set_yticks(range(len(names)), list(map(figures.verbatim, names)), fontsize=7)
     axis.set_ylim(len(names) - 0.4, -0.6)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import EngFormatter
 
 from tenuto.errors import UserError
 from tenuto.report import figures, stats
@@ -50,7 +49,7 @@ def draw(curves: Mapping[str, Curve], path: Path, title: str = "") -> Path:
         for number, (name, curve) in enumerate(curves.items()):
             figures.plot_band(axis, curve.at, getattr(curve, field), name, number, measure=measure)
         axis.set_xlabel("environment steps of a lane")
-        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.xaxis.set_major_formatter(figures.library().ticker.EngFormatter(sep=""))
         axis.set_title(label, fontsize=10)
         figures.tidy(axis)
     grid[0, 2].set_ylim(0, 1.05)

@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
-from tenuto.errors import UserError, demand
+from tenuto import extras
+from tenuto.errors import demand
 
 
 class AbstractTracker(ABC):
@@ -114,7 +115,4 @@ def _needs(kind: type[AbstractTracker]) -> ModuleType:
     try:
         return importlib.import_module(kind.package)
     except ImportError:
-        raise UserError(
-            f"tracking by {kind.name} needs the package {kind.package}: pip install 'tenuto[{kind.name}]', or leave "
-            "--track out"
-        ) from None
+        raise extras.missing(f"tracking by {kind.name}", kind.name, ", or leave --track out") from None
