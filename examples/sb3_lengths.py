@@ -1,5 +1,7 @@
-"""Stable-Baselines3's own learners with actions that last: the wrapper gives actions a length, and the replay buffer
-gives each decision the discount of its length.
+"""Stable-Baselines3's own learners with actions that last: a wrapper gives actions a length, and a replay buffer gives
+each decision the discount of its length.
+
+DQN walks a chain whose prize lies at the far end, step by step and with lengths; SAC swings a pendulum up.
 
     pip install 'tenuto[sb3]'
     python examples/sb3_lengths.py
@@ -11,22 +13,24 @@ import gymnasium
 import numpy as np
 import tyro
 from stable_baselines3 import DQN, SAC
-from stable_baselines3.common.env_util import make_vec_env
 
+import tenuto  # noqa: F401  # registers the chain
 from tenuto.sb3 import ExtendedReplayBuffer
 from tenuto.wrappers import ExtendedActions
 
-GAMMA = 0.99
+
+def chain(max_length: int) -> gymnasium.Env[Any, Any]:
+    """To the left or right, and for how long, as one number."""
+    return ExtendedActions(gymnasium.make("tenuto/Chain-v0", n=30), max_length, gamma=0.99, flat=True)
 
 
-def mountain_car(max_length: int) -> gymnasium.Env[Any, Any]:
-    """Three actions and a length as one number, for DQN."""
-    return ExtendedActions(gymnasium.make("MountainCar-v0"), max_length, GAMMA, flat=True)
+def pendulum(max_length: int) -> gymnasium.Env[Any, Any]:
+    """A torque, and a second number for how long."""
+    return ExtendedActions(gymnasium.make("Pendulum-v1"), max_length, gamma=0.99)
 
 
-def continuous(max_length: int) -> gymnasium.Env[Any, Any]:
-    """A force and a length as two numbers, for SAC."""
-    return ExtendedActions(gymnasium.make("MountainCarContinuous-v0"), max_length, GAMMA)
+FOR_BOTH: dict[str, Any] = {"replay_buffer_class": ExtendedReplayBuffer, "learning_rate": 1e-3, "device": "cpu"}
+FOR_DQN: dict[str, Any] = {"learning_starts": 100, "exploration_fraction": 0.5, "target_update_interval": 200}
 
 
 def played(model: Any, env: gymnasium.Env[Any, Any], episodes: int = 5) -> str:
@@ -40,17 +44,17 @@ def played(model: Any, env: gymnasium.Env[Any, Any], episodes: int = 5) -> str:
             total, over = total + float(reward), terminated or truncated
             lengths.append(info["length"])
         returns.append(total)
-    return f"return {np.mean(returns):.1f}, {len(lengths) / episodes:.0f} decisions of {np.mean(lengths):.1f} steps"
+    return f"return {np.mean(returns):.1f} by {len(lengths) / episodes:.0f} decisions of {np.mean(lengths):.1f} steps"
 
 
-def main(steps: int = 10_000, seeds: int = 1, max_length: int = 16) -> None:
-    """`steps` are Stable-Baselines3's: decisions, each of up to `max_length` steps of the environment."""
-    for kind, make in ((DQN, mountain_car), (SAC, continuous)):
-        for seed in range(seeds):
-            env = make_vec_env(make, n_envs=4, seed=seed, env_kwargs={"max_length": max_length})
-            model = kind("MlpPolicy", env, replay_buffer_class=ExtendedReplayBuffer, seed=seed, device="cpu")
-            model.learn(steps)
-            print(f"{kind.__name__}, seed {seed}: {played(model, make(max_length))}")
+def main(steps: int = 3_000, seeds: int = 1) -> None:
+    """`steps` are Stable-Baselines3's, each of which is a decision."""
+    for seed in range(seeds):
+        for max_length in (1, 10):
+            walker = DQN("MlpPolicy", chain(max_length), seed=seed, **FOR_BOTH, **FOR_DQN).learn(steps)
+            print(f"DQN, seed {seed}, up to {max_length} steps: {played(walker, chain(max_length))}")
+        swinger = SAC("MlpPolicy", pendulum(4), seed=seed, **FOR_BOTH).learn(steps)
+        print(f"SAC, seed {seed}, up to 4 steps: {played(swinger, pendulum(4))}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ except ModuleNotFoundError as missing:
     raise UserError(f"tenuto.sb3 needs the package {missing.name}: pip install 'tenuto[sb3]'") from None
 if "discounts" not in ReplayBufferSamples._fields:
     raise UserError(
-        f"the learners of stable-baselines3 {__version__} know one discount only: pip install 'stable-baselines3>=2.9'"
+        f"the learners of stable-baselines3 {__version__} know one discount only: pip install 'stable-baselines3>=2.7'"
     )
 
 

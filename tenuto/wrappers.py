@@ -108,7 +108,7 @@ class _Pair:
     """[action, length - 1]."""
 
     def __init__(self, inner: spaces.Discrete, most: int):
-        self.space = spaces.MultiDiscrete([inner.n, most])
+        self.space = spaces.MultiDiscrete([int(inner.n), most])
         self._inner, self._most = inner, most
 
     def read(self, action: Any) -> tuple[Any, int]:

@@ -140,6 +140,7 @@ def test_the_page_tells_the_finding_as_it_was_found():
     page = " ".join((ROOT / "docs" / "other-libraries.md").read_text().split())
     *_, found = map(json.loads, (ROOT / "results" / "findings" / "sb3_discount.jsonl").read_text().splitlines())
     for name, of in (("`ReplayBuffer`", found["plain"]), ("`ExtendedReplayBuffer`", found["extended"])):
-        errors = f"{of['smallest_error']:.4f} to {of['largest_error']:.4f}"
-        row = f"| {name} | {errors} | {of['worse_choices']} of {found['states']} | {of['share_lost']:.1%} |"
+        exact = of["largest_error"] == 0  # it is rounded to five digits
+        errors = "below 0.00001" if exact else f"{of['smallest_error']:.2f} to {of['largest_error']:.2f}"
+        row = f"| {name} | {errors} | {of['worse_choices']} of {found['states']} | {of['worth']:.3f} |"
         assert re.search(re.escape(row), page), row
