@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import tyro
 
+from helpers.pages import needs_sb3, python_in
 from tenuto import api
 from tenuto.cli import commands
 from tenuto.experiments.problems import PROBLEMS
@@ -27,15 +28,9 @@ RESULTS, SPEED, AGENTS, HOST = (
     (ROOT / "docs" / f"{name}.md").read_text() for name in ("results", "speed", "agents", "design-host")
 )
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+RUN_HERE = [page for page in PAGES if python_in(page) and not needs_sb3(python_in(page))]
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not needs_sb3(path.read_text()))
 STEPS = 128
-
-
-def python_in(page: Path) -> str:
-    """All Python of a page, as one program: later blocks may use what earlier ones made."""
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    included = re.compile(r'^--8<-- "(.*)"$', re.MULTILINE)
-    return "\n".join(included.sub(lambda found: (ROOT / found[1]).read_text(), block) for block in blocks)
 
 
 @pytest.fixture
@@ -52,7 +47,7 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("page", [page for page in PAGES if python_in(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_python_in_the_documents_runs(page: Path, capsys: pytest.CaptureFixture[str]):
     exec(compile(python_in(page), page.name, "exec"), {"__name__": "a_page"})
     if page.name == "README.md":
