@@ -23,7 +23,7 @@ LAYERS = (  # from the ground up; modules of one layer may import one another
     "settings",
     "trainers",
     "runs",
-    "policy play insight report console wrappers engines",
+    "policy export numpy_policy play insight report console wrappers engines",
     "api experiments sweeps",
     "pages",
     "cli",
