@@ -49,14 +49,18 @@ def load(path: str | Path, seed: int | None = None) -> Policy:
     except FileNotFoundError:
         raise PolicyError(f"there is no file {path}: `tenuto export RUN --out {path}` makes it") from None
     except Exception as problem:  # a damaged archive fails in many ways
-        why = f"{type(problem).__name__}: {problem}"
         raise PolicyError(
-            f"{path} is damaged or no policy ({why}): make it again, `tenuto export RUN --out policy.npz`"
+            f"{path} is damaged or no policy ({in_words(problem)}): make it again, `tenuto export RUN --out policy.npz`"
         ) from None
     raise PolicyError(
         f"{path} has format {header['format']}, and this numpy_policy.py reads up to {FORMAT}: take the "
         f"numpy_policy.py of tenuto {header.get('tenuto')}, which wrote it"
     )
+
+
+def in_words(problem: Exception) -> str:
+    """What a problem says, in one line."""
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
 class Policy:
@@ -84,9 +88,7 @@ class Policy:
         try:
             x = read(self._space, obs)
         except (TypeError, ValueError, LookupError, OverflowError) as problem:
-            raise PolicyError(
-                f"the policy cannot read this observation ({type(problem).__name__}: {problem})"
-            ) from None
+            raise PolicyError(f"the policy cannot read this: {in_words(problem)}") from None
         rows = x.shape if self._space["is"] == "Discrete" else x.shape[:-1]
         found: dict[str, Any] = {**self._arrays, "x": x, "rows": rows, "random": self._random}
         for name, operation, operands in self._steps:
@@ -117,9 +119,9 @@ def flat(space: dict[str, Any], obs: Any) -> np.ndarray:
             raise ValueError(f"it has {len(obs)} parts, not {len(space['spaces'])}")
         return np.concatenate([flat(part, one) for part, one in zip(space["spaces"], obs)], axis=-1)  # noqa: B905
     if kind in ("Discrete", "MultiDiscrete"):
-        sizes, numbers = np.ravel(space.get("nvec", space.get("n"))), whole(obs, space)
-        each = numbers.reshape((*rows_of(numbers, np.shape(space["start"])), -1))
-        hot = [each[..., i, None] == np.arange(n) for i, n in enumerate(sizes)]
+        sizes, numbers = sizes_of(space), whole(obs, space)
+        each = numbers.reshape((*rows_of(numbers, sizes.shape), -1))
+        hot = [each[..., i, None] == np.arange(n) for i, n in enumerate(sizes.ravel())]
         return np.concatenate(hot, axis=-1).astype(np.float32)
     array = np.asarray(obs)
     if space.get("dtype") in ("uint8", "bool"):
@@ -140,11 +142,16 @@ def rows_of(array: np.ndarray, shape: Any) -> tuple[int, ...]:
 
 def whole(obs: Any, space: dict[str, Any]) -> np.ndarray:
     """Whole numbers of a Discrete or MultiDiscrete space, counted from 0."""
-    sizes, numbers = np.asarray(space.get("nvec", space.get("n"))), np.asarray(obs) - np.asarray(space["start"])
+    sizes, numbers = sizes_of(space), np.asarray(obs) - np.asarray(space["start"])
     rows_of(numbers, sizes.shape)
     if not np.all((numbers >= 0) & (numbers < sizes) & (numbers == np.floor(numbers))):
         raise ValueError(f"{obs} is not one of {space}")
     return numbers.astype(np.intp)
+
+
+def sizes_of(space: dict[str, Any]) -> np.ndarray:
+    """How many values each number of a Discrete or MultiDiscrete space has."""
+    return np.asarray(space["n"] if space["is"] == "Discrete" else space["nvec"])
 
 
 # ---- Operations, of one observation or of a batch. Heads, the members of an ensemble, are on the last axis but one.

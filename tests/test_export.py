@@ -196,6 +196,7 @@ UNREADABLE: dict[str, tuple[spaces.Space[Any], Any]] = {
     "of no batch": (SEEN, [[0.0] * 6, [0.0] * 5]),
     "beyond": (SPACES["a number"], 5),
     "below": (SPACES["a number"], -3),
+    "too many lines": (SPACES["several numbers"], np.full((2, 2), 9)),
     "between": (SPACES["a number"], 0.5),
     "no byte": (SPACES["bytes"], [0, 0, 0, 300]),
     "a part less": (SPACES["parts"], {"speed": [0, 0]}),
