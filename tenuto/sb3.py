@@ -20,9 +20,7 @@ try:
 except ModuleNotFoundError as missing:
     raise UserError(f"tenuto.sb3 needs the package {missing.name}: {extras.command('sb3')}") from None
 if "discounts" not in ReplayBufferSamples._fields:
-    raise UserError(
-        f"the learners of stable-baselines3 {__version__} know one discount only: {extras.command('sb3')}"
-    )
+    raise UserError(f"the learners of stable-baselines3 {__version__} know one discount only: {extras.command('sb3')}")
 
 
 class ExtendedReplayBuffer(ReplayBuffer):  # overrides methods with bodies: the learners take subclasses only

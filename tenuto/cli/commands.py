@@ -101,6 +101,35 @@ class Eval:
 
 
 @dataclasses.dataclass
+class Export:
+    """Take a trained policy away, to where tenuto is not: to a robot, into another program.
+
+    An .npz is read by `numpy_policy.py`, a single file that needs NumPy only: it decides as the trained policy does.
+    `--with-code` puts it beside. An .onnx is for everything that reads ONNX (it needs the extra `onnx`, and
+    a policy that draws no random numbers); it maps a batch `obs` to `action` and `length`.
+
+        import numpy_policy
+        policy = numpy_policy.load("policy.npz")
+        action, length = policy.decide(obs)
+
+    Example: tenuto export runs/cartpole --lane 0 --out policy.npz --with-code
+    """
+
+    does: ClassVar[str] = "tenuto.cli.export:export"
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+    lane: int = 0
+    """The lane whose policy is taken, counted from 0; `tenuto eval` shows which is best."""
+    best: bool = False
+    """Take the lane's networks as of its best evaluation, in place of its last ones."""
+    out: Path = Path("policy.npz")
+    """The file: .npz or .onnx."""
+    with_code: bool = False
+    """Copy numpy_policy.py into the folder of an .npz."""
+
+
+@dataclasses.dataclass
 class Plot:
     """Draw learning curves of one or more runs side by side, finished or not: mean and IQM over seeds with 95%
     intervals, and decisions per step.
@@ -526,6 +555,7 @@ Command = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]

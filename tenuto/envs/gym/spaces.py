@@ -236,24 +236,27 @@ def _image_reader(space: theirs.Space) -> Reader | None:
     if not (isinstance(space, theirs.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4):
         return None
     expected = space.shape
-
-    def channels_last(image: np.ndarray) -> np.ndarray:
-        if image.ndim == 2:
-            return image[..., None]
-        if image.ndim == 4:  # (time, height, width, channels)
-            image = np.moveaxis(image, 0, -1)
-            return image.reshape(*image.shape[:2], -1)
-        return np.moveaxis(image, 0, -1) if expected[0] < min(expected[1:]) else image
+    axes = axes_of_image(expected)
+    high, wide = (expected[axis] for axis in axes[:2])
+    if min(high, wide) < LEAST_SIDE:
+        return None
+    shape = high, wide, math.prod(expected) // (high * wide)
 
     def read(obs: Any) -> np.ndarray:
         array = _cast(obs, "uint8")
-        return channels_last(array) if array.shape == expected else array[None, None]
+        return array.transpose(axes).reshape(shape) if array.shape == expected else array[None, None]
 
-    shape = channels_last(np.zeros(expected, np.uint8)).shape
-    if min(shape[:2]) < LEAST_SIDE:
-        return None
     brightest = np.asarray(max(1, int(np.max(space.high))), np.float32)
-    return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
+    return read, shape, "uint8", shape, (np.float32(0) * brightest, brightest)
+
+
+def axes_of_image(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of an image, its height first, then its width, then its channels, if it has any."""
+    if len(shape) == 4:  # (time, height, width, channels)
+        return 1, 2, 3, 0
+    if len(shape) == 3 and shape[0] < min(shape[1:]):
+        return 1, 2, 0
+    return tuple(range(len(shape)))
 
 
 def _refuse_others(space: theirs.Space, name: str) -> None:
