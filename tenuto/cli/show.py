@@ -61,10 +61,13 @@ def facts(job: Job) -> dict[str, str]:
     rhythm = f"every {request.evaluate_every:,} steps, {request.evaluation_episodes} episodes"
     last = f", {job.env.longest_episode()} steps each at most" if unit == EPISODES else ""  # type: ignore[attr-defined]
     sizes = ", ".join(f"{name} {number:,}" for name, number in network_sizes(job).items())
+    agent, planned = job.tasks[0].agent, f", numbers of the plan as for {request.planned:,}" if request.planned else ""
+    bold = f", λ from {type(agent.lam).__name__}" if job.uses_lam else ""
     return {
+        "agent": f"{type(agent.action).__name__} with {type(agent.extension).__name__}{bold}",
         "environment": f"{', '.join(request.envs)}: observations of {_size(job.env.obs_size)}, {job.env.actions.words}",
         "lanes": f"{len(job.lanes)}: seeds {seeds}" + "".join(f"; {name}" for name in job.groups() if "=" in name),
-        "budget": f"{amount:,} {unit} of each lane{last}",
+        "budget": f"{amount:,} {unit} of each lane{last}{planned}",
         "evaluation": rhythm if request.evaluate_every else "none",
         "networks": f"numbers learned in each lane: {sizes or 'none'}",
         "memory": f"{_bytes(memory)} on the device; a checkpoint takes {_bytes(checkpoint)} on disk",
@@ -79,6 +82,7 @@ def fields_of(job: Job) -> dict[str, str]:
         for path, first in paths.walk(getattr(tasks[0], root), root):
             if dataclasses.is_dataclass(first):
                 found[path] = type(first).__name__
+            if dataclasses.is_dataclass(first) or path in paths.BUDGET:
                 continue
             values = list(dict.fromkeys(paths.words(paths.value_at(task, path)) for task in tasks))
             found[path] = " | ".join(values[:MOST_VALUES]) + (" | …" if len(values) > MOST_VALUES else "")

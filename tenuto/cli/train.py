@@ -131,6 +131,7 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report.tables import verbatim
 
     measure, title, caption = runner.headline(job)
+    caption += f"; {stats.interval_words(stats.TABLES, map(len, job.groups().values()))}"
     scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
         title=verbatim(f"{job.label}, setting {job.request.setting}: {title}", "table.title"),
