@@ -5,6 +5,7 @@ import functools
 import hashlib
 import inspect
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -13,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import gymnasium
 import jax
@@ -22,13 +23,14 @@ from gymnasium.envs.registration import EnvSpec
 from tenuto.agents import Agent
 from tenuto.console import bars, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import AbstractEnv
-from tenuto.errors import UserError
+from tenuto.envs.gym.spaces import OLD_GYM, is_of_old_gym
+from tenuto.errors import UserError, in_python
 from tenuto.plan import Plan
 from tenuto.policy import Policy
-from tenuto.runs import folders, runner, trackers
+from tenuto.runs import folders, more, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.records import Records
-from tenuto.runs.request import FIELDS, Asked, Request, help_of
+from tenuto.runs.request import FIELDS, Asked, Request, help_of, whole_number
 from tenuto.trainers.devices import in_full_precision, start_devices
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
@@ -77,6 +79,7 @@ class Run(Sequence[Policy]):
     def __repr__(self) -> str:
         return f"<Run: {self.job.label}, {len(self)} lanes, in {self.folder}>"
 
+    @in_python()
     def save(self, folder: Path | str) -> Path:
         """Copy the run's folder; `tenuto.load` and the command line read it there. A folder that holds the same run,
         of an earlier call, is written over; one that holds anything else is refused, and nothing is lost."""
@@ -95,6 +98,30 @@ class Run(Sequence[Policy]):
             raise UserError(f"{said}: save it to another folder; until then the run is in {self.folder}") from None
         return target
 
+    @in_python()
+    def train_more(
+        self,
+        steps: int | str,
+        out: Path | str | None = None,
+        *,
+        track: str | Sequence[str] = (),
+        progress: bool = True,
+        keep_checkpoint: bool = False,
+    ) -> "Run":
+        """Go on for so many steps: another run, in a folder of its own; this one stays as it is. Hyper-parameters stay
+        as they were set for this run's length; an annealed learning rate goes on from its value for the new one."""
+        call = Longer(out, track, progress, keep_checkpoint)
+
+        def do(folder: Path) -> Job:
+            job, notes = more.prepare(self.folder, whole_number("steps", steps), folder, self._given)
+            for line in notes if progress else ():
+                say(line)
+            return _do(job, folder, call)
+
+        with in_full_precision():
+            return _in_folder(out, do)
+
+    @in_python()
     def plot(self, file: Path | str, training: bool = False) -> Path:
         """Draw the learning curves to a file (PNG, SVG or PDF): of evaluations, or of training."""
         from tenuto.report import curves  # drawing libraries take long to import
@@ -125,6 +152,8 @@ class Call(Asked):
     """Where else the numbers go: `"tensorboard"`, `"wandb"`."""
     progress: bool = True
     """Whether to show a progress bar."""
+    keep_checkpoint: bool = False
+    """Keep the final state even if it takes more than 100 MB, so that `run.train_more` can go on from it."""
     name: str | None = None
     """What to call a composition in tables and figures."""
     i_know: bool = False
@@ -150,6 +179,15 @@ def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callab
     return decorate
 
 
+class Longer(NamedTuple):
+    """How a run goes on: the arguments of `Run.train_more`."""
+
+    out: Path | str | None
+    track: str | Sequence[str]
+    progress: bool
+    keep_checkpoint: bool
+
+
 @_taking(Call)
 def train(call: Call) -> Run:
     """Train an agent with several seeds side by side; the finished run, with a policy per lane.
@@ -158,27 +196,35 @@ def train(call: Call) -> Run:
     Ctrl-C stops cleanly and raises KeyboardInterrupt. Where JAX is not in use yet, it gets a device per CPU core and a
     compilation cache on disk, for the process; the precision of products is changed only while it trains.
     """
-    with in_full_precision():
+    with in_python(), in_full_precision():
         return _train(call)
 
 
 def _train(call: Call) -> Run:
     job = _job(call)
-    track = (call.track,) if isinstance(call.track, str) else call.track
-    trackers.check(track)
-    folder = Path(call.out) if call.out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
+    trackers.check(_several(call.track))
+    return _in_folder(call.out, lambda folder: _do(job, folder, call))
+
+
+def _several(track: str | Sequence[str]) -> Sequence[str]:
+    return (track,) if isinstance(track, str) else track
+
+
+def _in_folder(out: Path | str | None, do: Callable[[Path], Job]) -> Run:
+    """The run that `do` leaves in this folder, or in a temporary one, which is removed with the run."""
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
     try:
-        _do(job, folder, track, call.progress, resumable=call.out is not None)
-        run = Run(folder, job.given)
+        run = Run(folder, do(folder).given)
     except KeyboardInterrupt:
-        if call.out is None:
+        if out is None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if call.out is None:
+    if out is None:
         run._temporary = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
 
 
+@in_python()
 def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None = None) -> Run:
     """A finished run from its folder: `tenuto.load(folder)[0]` is the first lane's policy.
 
@@ -206,8 +252,8 @@ def _job(call: Call) -> Job:
     return resolve(Request(env=label, agent=agent, **asked), given)
 
 
-def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bool) -> None:
-    stop = threading.Event()
+def _do(job: Job, folder: Path, call: "Call | Longer") -> Job:
+    stop, shown, resumable = threading.Event(), call.progress, call.out is not None
     with stop_on_ctrl_c(stop, exits=False), bars(shown) as bar:
         line = bar.add_task(f"{job.label}, {len(job.lanes)} lanes", total=1.0, note="compiling")
         try:
@@ -218,13 +264,15 @@ def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bo
                 report=lambda now: show_progress(bar, line, now, job),
                 note=say if shown else lambda text: None,
                 stop=stop.is_set,
-                track=track,
+                track=_several(call.track),
+                keep_bytes=math.inf if call.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
             where = f"the same call goes on where it stopped, in {folder}"
             say(f"Stopped; {where}." if resumable else "Stopped; with out=FOLDER it could go on later.")
             raise KeyboardInterrupt from None
         bar.update(line, completed=1.0)
+    return job
 
 
 def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
@@ -243,6 +291,8 @@ def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...
                 "pass a function that makes it, for example `lambda: MyEnv()`"
             )
         return f"python:{spec.id}{_digest(spec)}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
+    if is_of_old_gym(env):
+        raise UserError(f"{type(env).__name__} {OLD_GYM}")
     if not callable(env):
         raise UserError(
             f"{env!r} is no environment: pass a Gymnasium id, a function that makes an environment, or a compiled one"

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LAYERS = (  # from the ground up; modules of one layer may import one another
     "errors extras files types spaces",
-    "td nets schedules bandit recorded hold scales",
+    "td nets own schedules bandit recorded hold scales",
     "actions extensions",
     "agents plan replay",
     "envs",

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from tenuto.runs.request import SCALARS, Asked, flag
+from tenuto.runs.request import SCALARS, Amount, Asked, flag
 
 # Flags that take several values, none of which has a comma in it.
 LISTS = (
@@ -30,7 +30,22 @@ class List:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(Asked):
+class Training(Asked):
+    """Flags of a run that are no part of what it is."""
+
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+    track: list[str] = dataclasses.field(default_factory=list)
+    """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
+    keep_checkpoint: bool = False
+    """Keep the final state (final.npz) even if it takes more than 100 MB, so that `tenuto resume DIR --more-steps` can
+    go on from it. A smaller one is always kept."""
+    i_know: bool = False
+    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(Training):
     """Train an agent with many seeds, all in one compiled program.
 
     Lists of values are crossed: `--lam -2 0 2 --seeds 20` trains 60 lanes side by side. Ctrl-C stops cleanly;
@@ -48,19 +63,40 @@ class Train(Asked):
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same run."""
-    checkpoint_seconds: float = 30.0
-    """Least time between two checkpoints; 0 saves after every chunk."""
-    track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
-    i_know: bool = False
-    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Show(Training):
+    """Show what `tenuto train` with the same flags would do, or what a run has done: the agent, the plan with every
+    number, lanes, budget, evaluations, the sizes of networks, and the memory it takes. Nothing is trained.
+
+    Each field is shown as `--set` takes it.
+
+    Example: tenuto show --env CartPole-v1 --agent ute --set plan.batch=128
+    """
+
+    does: ClassVar[str] = "tenuto.cli.show:show"
+
+    dir: Annotated[Path | None, tyro.conf.Positional] = None
+    """The folder of a run, in place of all flags."""
+    env: list[str] = dataclasses.field(default_factory=list)
+    """Environment(s), as `tenuto train` takes them."""
+    agent: str | None = None
+    """Agent, as `tenuto train` takes it."""
+    out: Path | None = None
+    """The folder that `tenuto train` would use: it is looked into, and nothing is written."""
+    json: bool = False
+    """As JSON."""
 
 
 @dataclasses.dataclass
 class Resume:
     """Go on with a run that was stopped; on a CPU bit for bit as if it had not been.
 
+    With --more-steps go on with a finished run: the longer one is another, in a folder of its own.
+
     Example: tenuto resume runs/ute
+    Example: tenuto resume runs/cartpole --more-steps 50k --out runs/cartpole-longer
     """
 
     does: ClassVar[str] = "tenuto.cli.train:resume"
@@ -71,6 +107,13 @@ class Resume:
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
     """Where else the numbers go, a curve per lane: tensorboard, wandb."""
+    more_steps: Amount = None
+    """Train a finished run for so many steps more. Its hyper-parameters stay as they are; an annealed learning rate
+    goes on from its value for the new number of steps."""
+    out: Path | None = None
+    """Folder for the run with --more-steps."""
+    keep_checkpoint: bool = False
+    """Keep the final state even if it takes more than 100 MB."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
     i_know: bool = False
@@ -313,7 +356,7 @@ class Sweep:
     """What to search: a TOML file."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same sweep."""
-    trials: int | None = None
+    trials: Amount = None
     """Trials of random and optuna, in place of the file's number."""
     where: Where = dataclasses.field(default_factory=Where)
     i_know: bool = False
@@ -329,7 +372,7 @@ class ReproduceFlags:
 
     out: Path
     """Folder for the results."""
-    seeds: int | None = None
+    seeds: Amount = None
     """Seeds per cell; by default as many as the paper has: 20, on Atari 7. On MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
     """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
@@ -424,7 +467,7 @@ class ReproduceAtari(GamesFlags):
     games: list[str] | None = None
     """Games, as ale-py names them: road_runner, ms_pacman; by default the paper's 12. Other
     games have no published numbers."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps (of 4 frames) that each lane is trained for; by default the paper's 2,500,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, unless other
@@ -448,7 +491,7 @@ class ReproduceMinatar(GamesFlags):
     """Hyper-parameters: there is only `standard`."""
     games: list[str] | None = None
     """Of breakout, asterix, freeway, seaquest and space_invaders; by default all."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps that each lane is trained for; by default 2,000,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on breakout, of main only ddqn and ute, unless other
@@ -471,7 +514,7 @@ class ReproduceZoo(ReproduceFlags):
 
     name: ClassVar[str] = "zoo"
 
-    seeds: int | None = None
+    seeds: Amount = None
     """Seeds per cell; by default 10, on MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["standard"])
     """Hyper-parameters: there is only `standard`."""
@@ -483,7 +526,7 @@ class ReproduceZoo(ReproduceFlags):
     agents: list[str] | None = None
     """Agents: ddqn, temporl, ez-greedy, ute, ute-adaptive, full-ensemble; for continuous actions sac and ute-sac. By
     default all."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps that each lane is trained for; by default each problem's own number."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed of ddqn and ute on CartPole-v1, unless other flags are
@@ -553,6 +596,7 @@ class Reproduce:
 Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Show, tyro.conf.subcommand("show")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Export, tyro.conf.subcommand("export")]
@@ -569,15 +613,18 @@ Command = (
 
 
 def separated(words: list[str]) -> list[str]:
-    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`."""
-    out, flag = [], ""
+    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`; and what several --set
+    say as one, at the end."""
+    out, assigned, flag = [], list[str](), ""
     for word in words:
         name, _, value = word.partition("=")
-        if name in LISTS and "," in value:
+        flag = name if word.startswith("--") else flag
+        if flag == "--set":
+            assigned += [word] if name != flag else [value] if value else []
+        elif name in LISTS and "," in value:
             out += [name, *value.split(",")]
-        elif flag in LISTS and "," in word:
+        elif flag in LISTS and name != flag and "," in word:
             out += [part for part in word.split(",") if part]
         else:
             out.append(word)
-        flag = name if word.startswith("--") else flag
-    return out
+    return [*out, "--set", *assigned] if assigned else out

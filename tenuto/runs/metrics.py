@@ -16,6 +16,8 @@ from tenuto.errors import legible
 from tenuto.runs.records import Records
 from tenuto.runs.trackers import AbstractTracker
 
+FILES = ("metrics.jsonl", "metrics.csv")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -119,7 +121,7 @@ class Metrics:
         frames: tuple[int, int] = (1, 1),
         trackers: Sequence[AbstractTracker] = (),
     ):
-        self._lines, self._table = folder / "metrics.jsonl", folder / "metrics.csv"
+        self._lines, self._table = (folder / name for name in FILES)
         self._lanes, self._frames, self._trackers = lanes, frames, trackers
         self._chunks = 0  # written so far
 
