@@ -244,7 +244,8 @@ def test_a_cell_off_a_lava_map_is_refused(small: Run, cell: int):
 def test_saving_makes_the_folders_on_the_way_and_copies_all(trained: Run, tmp_path: Path):
     saved = trained.save(str(tmp_path / "deep" / "down"))
     assert saved == tmp_path / "deep" / "down"
-    names = {"best.npz", "config.json", "metrics.csv", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
+    names = {"best.npz", "config.json", "final.npz", "metrics.csv", "metrics.jsonl", "networks.npz", "records.npz"}
+    names.add("summary.json")
     assert {path.name for path in saved.iterdir()} == names
     for name in names:
         assert (saved / name).read_bytes() == (trained.folder / name).read_bytes()
