@@ -10,7 +10,7 @@ from helpers.commands import complaint
 from tenuto import UserError
 from tenuto.agents import CATALOGUE
 from tenuto.cli.commands import separated
-from tenuto.extensions import SkipQ, Uncertain
+from tenuto.extensions import Joint, SkipQ, Uncertain
 from tenuto.plan import Periodic, Polyak
 from tenuto.runs import paths
 from tenuto.runs.jobs import Job, from_json, job_for
@@ -91,6 +91,13 @@ def test_fields_of_a_part_may_be_set_with_the_part():
     extension = value("agent.extension", job_of(set=["agent.extension.heads=3", "agent.extension=Uncertain(5)"]))
     assert extension == Uncertain(5, heads=3)
     assert value("plan.epsilon", job_of(plan={"epsilon": {"end": 0.1}})).end == 0.1
+
+
+def test_fields_are_set_at_once_so_that_what_none_of_them_could_be_alone_is_no_error():
+    found = job_of(setting="text", set=["agent.n_step=no", "agent.extension=Joint(4)"]).tasks[0].agent
+    assert (found.extension, found.n_step) == (Joint((4,)), False)
+    with pytest.raises(UserError, match="n-step targets need an extension policy that learns"):
+        job_of(setting="text", set="agent.extension=Joint(4)")
 
 
 @pytest.mark.parametrize(

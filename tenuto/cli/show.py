@@ -28,7 +28,8 @@ def show(command: Show, words: list[str]) -> None:
     if command.json:
         say(json.dumps(as_json(job), indent=1))
         return
-    say(f"{job.label}, setting {job.request.setting}" + (f" ({_state(command.out)})" if command.out else ""))
+    where = f" ({_state(folder)})" if (folder := command.dir or command.out) else ""
+    say(f"{job.label}, setting {job.request.setting}{where}")
     show_table("", facts(job))
     show_table("Fields, as --set takes them", fields_of(job))
 

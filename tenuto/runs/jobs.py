@@ -379,7 +379,7 @@ def _base(
     budget, planned = (Budget(unit, n) for n in (getattr(request, unit), request.planned or getattr(request, unit)))
     agent, made = given.agent or request.agent, _environment(request, given, maps, env)
     task = settings.assemble_on(made, family, agent, str(request.setting), schedule, planned)
-    plan = lasting(task.plan, task.env, budget)
+    plan = lasting(task.plan, made, budget)
     if given.plan is not None:
         plan = dataclasses.replace(given.plan, steps=plan.steps, most_steps=plan.most_steps)
     task = _with_fields(dataclasses.replace(task, plan=plan), request)

@@ -5,7 +5,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenuto.errors import UserError, unknown
@@ -20,26 +20,35 @@ NOTHING = ("none", "null")
 
 
 def put(task: Task, values: Mapping[str, Any]) -> Task:
-    """The task with the fields at these paths set, one after the other: to text, to JSON's values, or to known parts as
+    """The task with the fields at these paths set, all at once: to text, to JSON's values, or to known parts as
     `serial.to_json` spells them. A table without `is` holds values of the part's own fields."""
+    flat = dict(_flat(values))
+    for path in flat:
+        if path in BUDGET:
+            raise UserError(f"{path} is how long a run is: say --{BUDGET[path]}")
+        if path.partition(".")[0] not in ROOTS or not path.partition(".")[2]:
+            raise UserError(f"'{path}' is no field: fields begin with agent. or plan., as in plan.batch")
+    return _put(task, {tuple(path.split(".")): value for path, value in flat.items()}, "")
+
+
+def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for path, value in values.items():
         if isinstance(value, Mapping) and "is" not in value:
-            task = put(task, {f"{path}.{name}": each for name, each in value.items()})
-        elif path in BUDGET:
-            raise UserError(f"{path} is how long a run is: say --{BUDGET[path]}")
+            yield from _flat({f"{path}.{name}": each for name, each in value.items()})
         else:
-            first, *rest = path.split(".")
-            if first not in ROOTS or not rest:
-                raise UserError(f"'{path}' is no field: fields begin with agent. or plan., as in plan.batch")
-            task = dataclasses.replace(task, **{first: _put(getattr(task, first), rest, path, value)})
-    return task
+            yield path, value
 
 
-def _put(part: Any, names: Sequence[str], path: str, value: Any) -> Any:
-    first, *rest = names
-    kind = _kind_of(part, first, path.removesuffix(".".join(names)))
-    new = _put(getattr(part, first), rest, path, value) if rest else _checked(path, kind, value)
-    return dataclasses.replace(part, **{first: new})
+def _put(part: Any, values: Mapping[tuple[str, ...], Any], before: str) -> Any:
+    """A part with fields changed, its own ones before those of the parts within. It is made once: in between it might
+    be a part that cannot be."""
+    changes: dict[str, Any] = {}
+    for name in dict.fromkeys(names[0] for names in values):
+        kind, path = _kind_of(part, name, before), f"{before}{name}"
+        mine = {names[1:]: value for names, value in values.items() if names[0] == name}
+        new = _checked(path, kind, mine.pop(())) if () in mine else getattr(part, name)
+        changes[name] = _put(new, mine, f"{path}.") if mine else new
+    return dataclasses.replace(part, **changes)
 
 
 def _kind_of(part: Any, name: str, before: str) -> Any:
@@ -67,7 +76,7 @@ def value_at(task: Task, path: str) -> Any:
     return found
 
 
-def walk(part: Any, before: str) -> typing.Iterator[tuple[str, Any]]:
+def walk(part: Any, before: str) -> Iterator[tuple[str, Any]]:
     """Every field of a part, by its path. A part within comes before its own fields."""
     for name in kinds_of(type(part)):
         value, path = getattr(part, name), f"{before}.{name}"

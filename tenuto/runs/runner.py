@@ -161,7 +161,8 @@ class Course:
         if not is_done(self._job, self._kept, self._program):
             self._save()
             raise Interrupted(self._folder)
-        if self._keep_bytes and needs.bytes_of(self._program.state_shape()) <= self._keep_bytes:
+        goes_on = self._keep_bytes and self._job.budget.unit == STEPS  # see `more.py`
+        if goes_on and needs.bytes_of(self._program.state_shape()) <= self._keep_bytes:
             save(self._program, self._folder, self._digest, self._kept, self._best, self._clock.seconds, FINAL)
         self._best.write(self._folder, self._digest)
         networks, device = storage.leaves_of(self._program.networks()), jax.local_devices()[0].device_kind
