@@ -92,9 +92,7 @@ def gpu_problem(found: Machine) -> str:
     if installed and installed[0] not in fits:
         return f"{unused}: driver {driver} is too old for CUDA 13; {without('cuda')}, then {extras.command('cuda12')}"
     if installed:
-        return (
-            f"{unused} although {installed[0]} is there; unset LD_LIBRARY_PATH, or {extras.command(installed[0])}"
-        )
+        return f"{unused} although {installed[0]} is there; unset LD_LIBRARY_PATH, or {extras.command(installed[0])}"
     return f"{unused}; {extras.command(fits[0])}"
 
 
