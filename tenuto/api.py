@@ -13,23 +13,32 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, overload
 
 import gymnasium
 import jax
 from gymnasium.envs.registration import EnvSpec
 
+from tenuto import play
 from tenuto.agents import Agent
 from tenuto.console import bars, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.plan import Plan
 from tenuto.policy import Policy
-from tenuto.runs import folders, runner, trackers
+from tenuto.runs import folders, rows, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
+from tenuto.runs.layout import CHECKPOINT
 from tenuto.runs.records import Records
 from tenuto.runs.request import FIELDS, Asked, Request, help_of
+from tenuto.runs.runner import Progress
+from tenuto.runs.stopping import AbstractStop
+from tenuto.runs.trackers import AbstractTracker, Track
 from tenuto.trainers.devices import in_full_precision, start_devices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
 P = ParamSpec("P")
@@ -95,11 +104,54 @@ class Run(Sequence[Policy]):
             raise UserError(f"{said}: save it to another folder; until then the run is in {self.folder}") from None
         return target
 
-    def plot(self, file: Path | str, training: bool = False) -> Path:
-        """Draw the learning curves to a file (PNG, SVG or PDF): of evaluations, or of training."""
-        from tenuto.report import curves  # drawing libraries take long to import
+    @overload
+    def plot(self, file: Path | str, training: bool = ..., diagnostics: bool = ...) -> Path: ...
 
-        return curves.draw(curves.load([self.folder], training, self.job.given), Path(file), self.job.label)
+    @overload
+    def plot(self, file: None = ..., training: bool = ..., diagnostics: bool = ...) -> "Figure": ...
+
+    def plot(
+        self, file: Path | str | None = None, training: bool = False, diagnostics: bool = False
+    ) -> "Path | Figure":
+        """Draw the learning curves, of evaluations or of training; or with `diagnostics` what learning looks like
+        inside. To a file (PNG, SVG or PDF), or as a figure of matplotlib, which a notebook shows."""
+        from tenuto.report import curves, figures, inside  # drawing libraries take long to import
+
+        if file is not None:
+            curves.check(Path(file))
+        if diagnostics:
+            figure = inside.drawn(inside.load([self.folder], self.job.given), self.job.label)
+        else:
+            figure = curves.drawn(curves.load([self.folder], training, self.job.given), self.job.label)
+        if file is None:
+            return figure
+        figures.write(figure, Path(file))
+        return Path(file)
+
+    def to_rows(self, of: str = "episodes") -> list[dict[str, Any]]:
+        """The records as plain rows, a dict each: of `"episodes"`, `"evaluations"` or `"chunks"` (diagnostics), with
+        the lane's number, its seed and its values of what was swept."""
+        return rows.of(self.lanes, self.records, of)
+
+    def to_dataframe(self, of: str = "episodes") -> "DataFrame":
+        """These rows as a table of pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise UserError("a DataFrame needs the package pandas: pip install pandas, or use run.to_rows()") from None
+        return pandas.DataFrame(self.to_rows(of))
+
+    def evaluate(self, episodes: int = 10, env: Any = None) -> list[dict[str, Any]]:
+        """Let each lane's policy play without exploration; for each lane its seed and swept values, and the mean
+        `return`, `steps`, `decisions` and `mean_length` of its episodes. `env`: another environment with the same
+        spaces, as a Gymnasium id or a function that makes one; by default that of training."""
+        if episodes < 1:
+            raise UserError(f"an evaluation has 1 episode or more, not {episodes}")
+        found = []
+        for number, lane in enumerate(self.lanes):
+            maker = play.maker_of(self.job, number) if env is None else play.maker_for(env)
+            found.append({"lane": number, **lane, **play.means(play.evaluate(self[number], maker, episodes))})
+        return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,8 +173,16 @@ class Call(Asked):
     """The folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is only
     read: whether a function makes the same environments as before cannot always be checked. By default the run is in a
     temporary folder until it is saved."""
-    track: str | Sequence[str] = ()
-    """Where else the numbers go: `"tensorboard"`, `"wandb"`."""
+    track: Track = ()
+    """Where else the numbers go: `"tensorboard"`, `"wandb"` (a run for each group of seeds), `"wandb-lanes"` (one for
+    each lane), or objects of classes of your own (`tenuto.AbstractTracker`)."""
+    callback: Callable[[Progress], Any] | None = None
+    """Called after every chunk with how the run is doing (`tenuto.Progress`). Where it returns False, the run is
+    finished there, and its summary says why."""
+    stop_when: AbstractStop | Sequence[AbstractStop] = ()
+    """When to finish before the budget is spent: `tenuto.Threshold(475)` (the mean return of an evaluation, over
+    lanes), `tenuto.NoImprovement(5)` (evaluations in a row), or both. Like `callback` it is of this call and no part of
+    the run: who goes on with an interrupted run says it again."""
     progress: bool = True
     """Whether to show a progress bar."""
     name: str | None = None
@@ -164,14 +224,13 @@ def train(call: Call) -> Run:
 
 def _train(call: Call) -> Run:
     job = _job(call)
-    track = (call.track,) if isinstance(call.track, str) else call.track
-    trackers.check(track)
+    opened = trackers.open_trackers(call.track)
     folder = Path(call.out) if call.out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
     try:
-        _do(job, folder, track, call.progress, resumable=call.out is not None)
+        _do(job, folder, opened, call)
         run = Run(folder, job.given)
     except KeyboardInterrupt:
-        if call.out is None:
+        if call.out is None and not (folder / CHECKPOINT).exists():  # nothing was learned yet
             shutil.rmtree(folder, ignore_errors=True)
         raise
     if call.out is None:
@@ -206,23 +265,29 @@ def _job(call: Call) -> Job:
     return resolve(Request(env=label, agent=agent, **asked), given)
 
 
-def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bool) -> None:
-    stop = threading.Event()
-    with stop_on_ctrl_c(stop, exits=False), bars(shown) as bar:
+def _do(job: Job, folder: Path, opened: Sequence[AbstractTracker], call: Call) -> None:
+    stop, rules = threading.Event(), call.stop_when
+    with stop_on_ctrl_c(stop, exits=False), bars(call.progress) as bar:
         line = bar.add_task(f"{job.label}, {len(job.lanes)} lanes", total=1.0, note="compiling")
+
+        def report(now: Progress) -> Any:
+            show_progress(bar, line, now, job)
+            return None if call.callback is None else call.callback(now)
+
         try:
             runner.run(
                 job,
                 folder,
                 devices=jax.local_devices(),
-                report=lambda now: show_progress(bar, line, now, job),
-                note=say if shown else lambda text: None,
+                report=report,
+                note=say if call.progress else lambda text: None,
                 stop=stop.is_set,
-                track=track,
+                track=opened,
+                stop_when=[rules] if isinstance(rules, AbstractStop) else rules,
             )
         except runner.Interrupted:
-            where = f"the same call goes on where it stopped, in {folder}"
-            say(f"Stopped; {where}." if resumable else "Stopped; with out=FOLDER it could go on later.")
+            same = "the same call" if call.out is not None else f"the same call with out={str(folder)!r}"
+            say(f"Stopped; what was learned is kept in {folder}: {same} goes on where it stopped.")
             raise KeyboardInterrupt from None
         bar.update(line, completed=1.0)
 

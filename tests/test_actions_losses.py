@@ -167,7 +167,7 @@ def test_skip_q_loss_and_gradient_are_the_numpy_ones(
     for span in spans(terminated=False):
         obs, choice, length, reward, *_ = plain(span)
         code = np.array([float(choice)])
-        (_, (each, weight)), gradient = both(net, span, span.reward)
+        (_, (each, weight, *_)), gradient = both(net, span, span.reward)
 
         def slow(n: Any, o: np.ndarray = obs, c: np.ndarray = code, j: int = length, g: float = reward) -> float:
             return huber(option_net(n, o, c)[j - 1] - g)
@@ -190,7 +190,7 @@ def test_uncertain_loss_draws_every_head_to_one_goal_and_masks_the_gradient() ->
     for i, span in enumerate(spans(terminated=False)):
         obs, choice, length, reward, *_ = plain(span)
         code = np.array([float(choice)])
-        (mean, (each, weight)), gradient = both(net, span, span.reward, jax.random.key(i))
+        (mean, (each, weight, *_)), gradient = both(net, span, span.reward, jax.random.key(i))
         mask = np.asarray(weight)
         seen.add(tuple(mask.tolist()))
 

@@ -50,7 +50,12 @@ class Train(Asked):
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
+    """Where else the numbers go: tensorboard (a curve per lane), wandb (a run for each group of seeds, with their
+    means; WANDB_PROJECT names the project, WANDB_MODE=offline works), wandb-lanes (a run for each lane)."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
     i_know: bool = False
     """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
 
@@ -69,7 +74,11 @@ class Resume:
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb."""
+    """Where else the numbers go: tensorboard, wandb, wandb-lanes."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
     i_know: bool = False
@@ -115,6 +124,8 @@ class Plot:
     """The file to draw to: .png, .svg or .pdf."""
     training: bool = False
     """Draw training returns even where there are evaluations."""
+    diagnostics: bool = False
+    """Draw what learning looks like inside: losses, values, gradients, option values and their spread by length."""
 
 
 @dataclasses.dataclass
