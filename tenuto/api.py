@@ -38,7 +38,6 @@ from tenuto.trainers.devices import in_full_precision, start_devices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
 P = ParamSpec("P")
@@ -133,7 +132,7 @@ class Run(Sequence[Policy]):
         the lane's number, its seed and its values of what was swept."""
         return rows.of(self.lanes, self.records, of)
 
-    def to_dataframe(self, of: str = "episodes") -> "DataFrame":
+    def to_dataframe(self, of: str = "episodes") -> Any:
         """These rows as a table of pandas."""
         try:
             import pandas
