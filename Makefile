@@ -10,20 +10,24 @@ help:
 	@echo "make acceptance  install, then compare fresh seeds of the learners with 200 kept ones (minutes)"
 	@echo "make faults      install, then break runs on purpose (about an hour); the table goes to docs/faults.md"
 	@echo "make docs        install, then build the documentation into site/"
-	@echo "make lock        renew requirements.lock (hash-pinned, no index address)"
+	@echo "make lock        renew requirements.lock and requirements-demo.lock (hash-pinned, no index address)"
 	@echo "make clean       remove the environment and caches"
 
-# A stamp file per set of packages: the second call of a target installs nothing.
+# A stamp file per set of packages: the second call of a target installs nothing. The demo has what users need; the
+# developers' set holds the same packages, in the same versions, and their tools.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tenuto needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: requirements.lock pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+$(VENV)/demo: requirements-demo.lock
+$(VENV)/installed: requirements.lock
+$(VENV)/demo $(VENV)/installed: pyproject.toml | $(BIN)/python
+	$(PIP) --require-hashes -r $(filter %.lock,$^)
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(VENV)/installed
+demo: $(VENV)/demo
 	$(BIN)/tenuto reproduce chain --parts main --lengths 10 30 --seeds 20 --out demo
 
 test: $(VENV)/installed
@@ -46,9 +50,11 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+EXPORT := $(PYTHON) -m uv export --frozen --no-emit-project --no-header --no-annotate --format requirements-txt
 lock:
 	$(PYTHON) -m uv lock --upgrade
-	$(PYTHON) -m uv export --frozen --no-emit-project --extra test --no-header --no-annotate --format requirements-txt > requirements.lock
+	$(EXPORT) --extra plots --group build > requirements-demo.lock
+	$(EXPORT) --extra test > requirements.lock
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

@@ -4,7 +4,7 @@
     python benchmarks/same_bits.py ../before .        # each version's runs in processes of their own
 
 A change that is meant to move code, not numbers, keeps every record and every weight: a chain, a lava map, the
-pendulum, CartPole by the host loop, and an Atari game (the latter two need `gymnasium` and `tenuto[atari]`). The last
+pendulum, CartPole by the host loop, and an Atari game (the latter two need `gymnasium` and the extra atari). The last
 line is one JSON object: a digest of each run in both versions, and whether they are equal.
 """
 

@@ -1,7 +1,7 @@
 """Stable-Baselines3's DQN and SAC on the problems of `tenuto reproduce zoo`: as many steps, the same evaluations, with
 its defaults and with RL-Zoo's numbers where it has some (`rl_zoo.py`).
 
-    pip install -e '.[box2d,minigrid]' torch stable-baselines3
+    pip install -e '.[box2d,minigrid,sb3]'
     python benchmarks/zoo_sb3.py                                   # everything but MinAtar, 10 seeds
     python benchmarks/zoo_sb3.py --problems CartPole-v1 --seeds 3  # a piece of it
     tenuto reproduce zoo --out results/zoo ...                     # shows them beside ours

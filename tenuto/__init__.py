@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tenuto.errors import UserError
     from tenuto.plan import Plan
     from tenuto.policy import Policy
+    from tenuto.report.comparison import compare
     from tenuto.runs.runner import Progress
     from tenuto.runs.stopping import NoImprovement, Threshold
     from tenuto.runs.trackers import AbstractTracker
@@ -34,6 +35,7 @@ __all__ = [
     "Run",
     "Threshold",
     "UserError",
+    "compare",
     "from_gymnax",
     "load",
     "make_train",
@@ -47,6 +49,7 @@ _HOMES = {
     **dict.fromkeys(("Threshold", "NoImprovement"), "tenuto.runs.stopping"),
     **{"AbstractTracker": "tenuto.runs.trackers", "Progress": "tenuto.runs.runner"},
     **{"make_train": "tenuto.trainers.compiled", "from_gymnax": "tenuto.envs.gymnax"},
+    **{"compare": "tenuto.report.comparison"},
 }
 
 # Our compiled environments, as Gymnasium's, and any other in wrappers; what they need is imported when one is made.

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import hashlib
+import importlib
 import inspect
 import json
 import re
@@ -117,14 +118,14 @@ class Run(Sequence[Policy]):
         from tenuto.report import curves, figures, inside  # drawing libraries take long to import
 
         if file is not None:
-            curves.check(Path(file))
+            figures.check(Path(file))
         if diagnostics:
             figure = inside.drawn(inside.load([self.folder], self.job.given), self.job.label)
         else:
             figure = curves.drawn(curves.load([self.folder], training, self.job.given), self.job.label)
         if file is None:
             return figure
-        figures.write(figure, Path(file))
+        figures.keep(figure, Path(file))
         return Path(file)
 
     def to_rows(self, of: str = "episodes") -> list[dict[str, Any]]:
@@ -135,7 +136,7 @@ class Run(Sequence[Policy]):
     def to_dataframe(self, of: str = "episodes") -> Any:
         """These rows as a table of pandas."""
         try:
-            import pandas
+            pandas = importlib.import_module("pandas")
         except ImportError:
             raise UserError("a DataFrame needs the package pandas: pip install pandas, or use run.to_rows()") from None
         return pandas.DataFrame(self.to_rows(of))

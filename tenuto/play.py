@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
+from tenuto import extras
 from tenuto.envs import AbstractEnv
 from tenuto.envs.gym.atari import Atari, Game
 from tenuto.envs.gym.export import CompiledEnv
@@ -165,8 +166,10 @@ def with_strip(picture: np.ndarray, max_length: int, length: int, done: int) -> 
 
 
 def _gif(file: Any, frames: list[np.ndarray], fps: float) -> None:
-    from PIL import Image
-
+    try:
+        from PIL import Image
+    except ImportError:
+        raise extras.missing("a .gif", "video") from None
     first, *rest = [Image.fromarray(frame) for frame in frames]
     first.save(file, format="GIF", save_all=True, append_images=rest, duration=max(20, round(1000 / fps)), loop=0)
 
@@ -176,7 +179,7 @@ def _mp4(file: Any, frames: list[np.ndarray], fps: float) -> None:
         import imageio.v3 as imageio
         import imageio_ffmpeg  # noqa: F401 (imageio writes .mp4 by it)
     except ImportError:
-        raise UserError("an .mp4 needs pip install 'tenuto[video]'; a .gif needs nothing more") from None
+        raise extras.missing("an .mp4", "video") from None
     high, wide = (-(-n // 2) * 2 for n in frames[0].shape[:2])  # H.264 needs even sides
     even = [np.pad(f, ((0, high - f.shape[0]), (0, wide - f.shape[1]), (0, 0)), mode="edge") for f in frames]
     with warnings.catch_warnings():  # the fork becomes ffmpeg at once, so JAX's warning does not apply

@@ -14,7 +14,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import tenuto
-from tenuto import cli
+from tenuto import cli, extras
 from tenuto.engines import attempts, study, work
 from tenuto.engines.attempts import FINISHED
 from tenuto.engines.on_ray import OnRay
@@ -235,5 +235,5 @@ def test_words_about_ray_are_answered_in_a_line(
     assert "no Ray cluster at 127.0.0.1:1" in said
     monkeypatch.setitem(sys.modules, "ray", None)
     assert cli.run([*words, "ray"]) == 2
-    assert "pip install 'tenuto[ray]'" in capsys.readouterr().err
+    assert f"needs ray: {extras.command('ray')}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

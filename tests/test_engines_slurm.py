@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenuto import cli
+from tenuto import cli, extras
 from tenuto.engines import attempts, study, work
 from tenuto.engines.attempts import FINISHED
 from tenuto.engines.on_slurm import Bundle, OnSlurm
@@ -101,4 +101,4 @@ def test_without_submitit_the_command_says_what_to_install(
 ):
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert cli.run(["reproduce", "chain", "--quick", "--engine", "slurm", "--out", str(tmp_path / "out")]) == 2
-    assert "pip install 'tenuto[slurm]'" in capsys.readouterr().err
+    assert f"needs submitit: {extras.command('slurm')}" in capsys.readouterr().err

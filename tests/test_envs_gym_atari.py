@@ -1,6 +1,7 @@
 """Emulators as each setting asks for them: what they show and pay, and when an episode begins and ends."""
 
 import inspect
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 
 from helpers.atari import ACTIONS, SIDE, Watched, assembled
+from tenuto import extras
 from tenuto.envs.gym.atari import Atari, Emulators, _num_actions, emulation
 from tenuto.envs.gym.vector import EVALUATING, TRAINING
 from tenuto.errors import UserError
@@ -345,7 +347,7 @@ def test_a_game_by_another_name_is_refused_with_the_right_one():
 def test_without_the_emulator_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ale_py", None)
     _num_actions.cache_clear()  # another test may have asked for this game
-    with pytest.raises(UserError, match=r"pip install 'tenuto\[atari\]'"):
+    with pytest.raises(UserError, match=re.escape(f"needs ale_py: {extras.command('atari')}")):
         job_for("atari-road_runner", "ute")
 
 

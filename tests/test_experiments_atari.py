@@ -21,7 +21,7 @@ from tenuto.runs.jobs import Job, job_for
 from tenuto.runs.records import Records
 from tenuto.settings.atari import BUDGET, SETTINGS
 
-emulator = pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the emulator: pip install 'tenuto[atari]'")
+emulator = pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the emulator: the extra atari")
 
 
 # The paper's numbers

@@ -1,5 +1,6 @@
 """Playing a learned policy again: what is evaluated, shown and filmed is what really happens."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import tenuto
 from helpers.commands import complaint, tenuto_says
 from helpers.runs import RANDOM
 from helpers.watched_runs import JUDGED, LAVA, Story, mean
-from tenuto import Run, UserError, play, policy
+from tenuto import Run, UserError, extras, play, policy
 from tenuto.envs.gym.export import CompiledEnv
 from tenuto.envs.gym.vector import SHOWING, episode_seed
 
@@ -124,10 +125,13 @@ def test_a_film_can_be_an_mp4(played: Run, capsys: pytest.CaptureFixture[str], t
     assert imageio.immeta(tmp_path / "film.mp4", plugin="FFMPEG")["fps"] == 8
 
 
-def test_an_mp4_without_its_packages_says_what_to_install(played: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(UserError, match=r"pip install 'tenuto\[video\]'; a \.gif needs nothing"):
-        play.film(played[0], play.maker_of(played.job), tmp_path / "film.mp4")
+@pytest.mark.parametrize(("package", "film"), [("imageio_ffmpeg", "an .mp4"), ("PIL", "a .gif")])
+def test_a_film_without_its_packages_says_what_to_install(
+    played: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, film: str
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=re.escape(f"{film} needs {package}: {extras.command('video')}")):
+        play.film(played[0], play.maker_of(played.job), tmp_path / f"film{film[-4:]}")
     assert list(tmp_path.iterdir()) == []
 
 

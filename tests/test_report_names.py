@@ -68,7 +68,7 @@ KINDS |= {"lengths": 2, "calibration": 2, "curves": 2}
 
 @pytest.mark.parametrize(("kind", "times"), KINDS.items())
 def test_every_figure_draws_names_as_they_are(kind: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(figures, "save", lambda figure, path, title: figures.write(figures.headed(figure, title), path))
+    monkeypatch.setattr(figures, "save", lambda figure, path, title: figures.write(figure, path, title))
     for odd, shown in ((f"{' '.join(ODD[:4])} %s", f"{' '.join(SHOWN[:4])} %s"), ("_a\x1b[1m $", "_a\ufffd[1m $")):
         draw(kind, tmp_path / "figure.svg", odd)
         assert texts_in(tmp_path / "figure.svg").count(shown) >= times

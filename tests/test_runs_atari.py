@@ -167,7 +167,7 @@ def test_names_that_atari_games_have_elsewhere_lead_to_ours(name: str) -> None:
 
 def test_the_list_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["list"]) == 0
-    assert "tenuto[atari]" in capsys.readouterr().out
+    assert "needs the extra atari" in capsys.readouterr().out
 
 
 def test_evaluations_have_games_of_their_own_the_same_for_every_agent() -> None:

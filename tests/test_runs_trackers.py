@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import struct
 import sys
 import types
@@ -14,7 +15,7 @@ import pytest
 
 from helpers.commands import complaint
 from helpers.watched_runs import Story, job_of, lines_of
-from tenuto import Run, UserError
+from tenuto import Run, UserError, extras
 from tenuto.runs import metrics, runner, trackers
 
 # ---- Trackers
@@ -134,7 +135,7 @@ def test_a_tracker_that_is_not_installed_says_what_to_install_before_anything_is
         return whole(name, *args)
 
     monkeypatch.setattr(importlib, "import_module", without)
-    with pytest.raises(UserError, match=rf"needs the package {package}: pip install 'tenuto\[{kind}\]'"):
+    with pytest.raises(UserError, match=re.escape(f"needs {package}: {extras.command(kind)}")):
         runner.run(job_of(), tmp_path / "run", track=[kind])
     with pytest.raises(UserError, match="pip install"):
         trackers.open_trackers(kind)

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import math
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 import tyro
 
 from helpers.files import snapshot
-from tenuto import cli
+from tenuto import cli, extras
 from tenuto.cli import commands
 from tenuto.cli import sweep as command
 from tenuto.engines import attempts
@@ -166,7 +167,7 @@ def test_optuna_goes_where_scores_are_high_and_bears_trials_without_one():
 
 def test_without_optuna_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UserError, match=r"pip install 'tenuto\[optuna\]'"):
+    with pytest.raises(UserError, match=re.escape(f"needs optuna: {extras.command('optuna')}")):
         all_points(sweep_of({"gamma": {"low": 0.0, "high": 1.0}}, by="optuna"))
 
 

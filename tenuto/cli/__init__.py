@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 import tenuto
-from tenuto.cli.commands import Command, separated
+from tenuto.cli.commands import Command, Doctor, separated
 from tenuto.console import say
 from tenuto.errors import legible
 
@@ -76,6 +76,9 @@ def carry_out(command: Command, words: list[str]) -> None:
     """Do what a command says. Too little memory is an error for the user."""
     from tenuto.errors import UserError
 
+    if isinstance(command, Doctor):  # which says what is wrong where there is no JAX, or too little memory for it
+        pkgutil.resolve_name(command.does)(command, words)
+        return
     limit = address_space()
     if limit and limit < LEAST_MEMORY:
         raise UserError(

@@ -15,6 +15,7 @@ from tenuto.runs.request import SCALARS, Asked, flag
 LISTS = (
     *map(flag, (*SCALARS, "schedule")),
     *("--setting", "--parts", "--track", "--lengths", "--max-lengths", "--games", "--agents", "--problems"),
+    "--experiments",
 )
 
 
@@ -103,7 +104,7 @@ class Eval:
     best: bool = False
     """Play by each lane's networks as of its best evaluation, in place of its last ones."""
     video: Path | None = None
-    """Film one episode of the best of these lanes: an .mp4 (needs `pip install 'tenuto[video]'`) or a .gif."""
+    """Film one episode of the best of these lanes: an .mp4 or a .gif (`tenuto doctor` says what to install)."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
 
@@ -126,6 +127,29 @@ class Plot:
     """Draw training returns even where there are evaluations."""
     diagnostics: bool = False
     """Draw what learning looks like inside: losses, values, gradients, option values and their spread by length."""
+
+
+@dataclasses.dataclass
+class Compare:
+    """Compare any runs, finished or not: in each environment mean and IQM of every agent with 95% intervals, its
+    decisions, and differences seed by seed; over all environments IQM, probability of improvement and performance
+    profiles.
+
+    Compared is the number that `tenuto train` shows at its end: the mean over the last third of evaluations, or where
+    there are none the mean over training. Runs that differ only in their seeds count as one.
+
+    Example: tenuto compare runs/ute runs/ddqn --out compared.png compared.tex
+    """
+
+    does: ClassVar[str] = "tenuto.cli.compare:compare"
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders given to `tenuto train --out`, or folders that hold such folders."""
+    out: list[Path] = dataclasses.field(default_factory=list)
+    """Files to write, by the ends of their names: .png, .svg or .pdf (a figure), .json, .tex (LaTeX), .md (Markdown).
+    """
+    training: bool = False
+    """Compare training returns even where there are evaluations."""
 
 
 @dataclasses.dataclass
@@ -209,8 +233,8 @@ class Where:
     """Where jobs run."""
 
     engine: str = "local"
-    """`local`: on this machine. `ray`, `slurm`: on a cluster whose machines all see --out (they need `pip install
-    'tenuto[ray]'` or `'tenuto[slurm]'`)."""
+    """`local`: on this machine. `ray`, `slurm`: on a cluster whose machines all see --out (`tenuto doctor` says what to
+    install for them)."""
     processes: int | None = None
     """Worker processes, each with one job at a time. By default `local` has none, but threads of this process, `ray` as
     many as fit, and `slurm` one for each job. On a GPU many small jobs train faster in processes with NVIDIA's MPS."""
@@ -225,6 +249,20 @@ class Where:
     """Time limit of each Slurm job. One that is over is queued again and goes on."""
     slurm: list[str] = dataclasses.field(default_factory=list)
     """Options of Slurm, as NAME=VALUE: partition=gpu account=lab."""
+
+
+@dataclasses.dataclass
+class Doctor:
+    """Show what this tenuto finds on this machine: versions, devices, cores, extras and how to install them, the cache
+    of compiled programs, memory, disk and locks. What is wrong is said in words, with what to do.
+
+    Example: tenuto doctor
+    """
+
+    does: ClassVar[str] = "tenuto.cli.doctor:doctor"
+
+    json: bool = False
+    """Print it as one JSON object."""
 
 
 @dataclasses.dataclass
@@ -245,7 +283,7 @@ class Sweep:
         learning_rate = {low = 1e-4, high = 1e-2, log = true}
         plan.batch = [32, 64]
         [search]
-        by = "random"  # grid, random, or optuna (needs `pip install 'tenuto[optuna]'`)
+        by = "random"  # grid, random, or optuna (`tenuto doctor`: how to install it)
         trials = 20
 
     Example: tenuto sweep examples/sweep.toml --out runs/sweep
@@ -268,6 +306,7 @@ class Sweep:
 class ReproduceFlags:
     """Flags of all experiments."""
 
+    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
     name: ClassVar[str]
 
     out: Path
@@ -352,9 +391,9 @@ class ReproduceAtari(GamesFlags):
     Parts: main (ddqn, fixed-j, ez-greedy, dar, temporl, b-dqn, ute-1step, ute, ute-adaptive, each with the paper's best
     λ or μ of the game), lambdas (ute over λ), mus (ez-greedy over μ), fixed (fixed repeat of 2 to 10 steps), ablations
     (joint-options and ute-1step against ute), ensemble (full-ensemble against b-dqn, ute and ute-adaptive). The random
-    agent is always played too, for normalised scores. Needs `pip install 'tenuto[atari]'` and a GPU: before it
-    starts, the command shows the memory, disk and time that it needs. Run a few games at a time: later
-    calls with the same --out, --seeds and --steps add to the tables.
+    agent is always played too, for normalised scores. Needs the extra `atari` and a GPU: before it starts, the command
+    shows the memory, disk and time that it needs. Run a few games at a time: later calls with the same --out, --seeds
+    and --steps add to the tables.
 
     Example: tenuto reproduce atari --games road_runner qbert --agents ddqn temporl ute --out runs/atari
     """
@@ -404,8 +443,8 @@ class ReproduceZoo(ReproduceFlags):
 
     Parts: discrete (CartPole-v1, Acrobot-v1, MountainCar-v0, LunarLander-v3, FrozenLake, MiniGrid), continuous
     (Pendulum-v1, MountainCarContinuous-v0, LunarLanderContinuous-v3), minatar (its five games, for a GPU), lambdas (ute
-    over λ on the discrete ones; only if asked for). Budgets are fixed, one for each problem. LunarLander needs `pip
-    install 'tenuto[box2d]'`, MiniGrid `'tenuto[minigrid]'`. Later calls with the same --out, --seeds and --steps add to
+    over λ on the discrete ones; only if asked for). Budgets are fixed, one for each problem. LunarLander needs the
+    extra `box2d`, MiniGrid `minigrid` (`tenuto doctor`). Later calls with the same --out, --seeds and --steps add to
     the tables, problem by problem and agent by agent. Runs of Stable-Baselines3 (benchmarks/zoo_sb3.py) are shown
     beside ours if their file, sb3.jsonl, lies in --out.
 
@@ -433,6 +472,41 @@ class ReproduceZoo(ReproduceFlags):
     given. Its numbers mean nothing."""
 
 
+EXPERIMENT_FLAGS: dict[str, type[ReproduceFlags]] = {
+    kind.name: kind
+    for kind in (
+        *(ReproduceChain, ReproduceGridworlds, ReproducePendulum),
+        *(ReproduceAtari, ReproduceMinatar, ReproduceZoo),
+    )
+}
+
+
+@dataclasses.dataclass
+class ReproduceAll:
+    """The paper as a whole: its experiments one after the other, each in a folder of its own in --out, then one page
+    about all of them, report.html.
+
+    What is there already is not run again, so that the same command goes on where it was stopped. By default these are
+    chain, gridworlds and pendulum; atari needs a GPU for long and is left out unless --experiments names it, as are
+    minatar and zoo, which are not in the paper. On two CPU cores the three take more than a day: --seeds 3 is an honest
+    first look. For flags of one experiment call it by itself with the folder OUT/EXPERIMENT, before or after.
+
+    Example: tenuto reproduce all --quick --seeds 2 --out runs/paper
+    """
+
+    does: ClassVar[str] = "tenuto.cli.reproduce_all:reproduce_all"
+
+    out: Path
+    """Folder for the folders of the experiments, and for report.html."""
+    experiments: list[str] | None = None
+    """Of chain, gridworlds, pendulum, atari, minatar and zoo; by default those of the paper but atari."""
+    seeds: int | None = None
+    """Seeds per cell; by default as many as each experiment has."""
+    where: Where = dataclasses.field(default_factory=Where)
+    quick: bool = False
+    """A trial run of each, to see that all works: its numbers mean nothing."""
+
+
 @dataclasses.dataclass
 class Reproduce:
     """Reproduce tables and figures of the paper, with its numbers beside ours.
@@ -443,8 +517,6 @@ class Reproduce:
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """
 
-    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
-
     experiment: (
         Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]
         | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
@@ -452,7 +524,12 @@ class Reproduce:
         | Annotated[ReproduceAtari, tyro.conf.subcommand("atari", prefix_name=False)]
         | Annotated[ReproduceMinatar, tyro.conf.subcommand("minatar", prefix_name=False)]
         | Annotated[ReproduceZoo, tyro.conf.subcommand("zoo", prefix_name=False)]
+        | Annotated[ReproduceAll, tyro.conf.subcommand("all", prefix_name=False)]
     )
+
+    @property
+    def does(self) -> str:
+        return self.experiment.does
 
 
 Command = (
@@ -461,12 +538,14 @@ Command = (
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Merge, tyro.conf.subcommand("merge")]
     | Annotated[Sweep, tyro.conf.subcommand("sweep")]
     | Annotated[Status, tyro.conf.subcommand("status")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
 )
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.progress import Progress, TaskID
 
-from tenuto.cli.commands import Reproduce, Where
+from tenuto import extras
+from tenuto.cli.commands import Reproduce, ReproduceFlags, Where
 from tenuto.cli.train import show_needs
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.engines import study
@@ -37,11 +38,16 @@ ENGINES = ("local", "ray", "slurm")
 
 
 def reproduce(command: Reproduce, words: list[str]) -> None:
+    assert isinstance(command.experiment, ReproduceFlags)
+    reproduce_one(command.experiment, words)
+
+
+def reproduce_one(flags: ReproduceFlags, words: list[str]) -> None:
     """Run an experiment: the jobs that are not done yet, then the tables and figures of everything asked for so far."""
-    flags = command.experiment
     experiment = EXPERIMENTS[flags.name]
     work.check_names("setting", flags.setting, experiment.settings)
     work.check_names("parts", flags.parts, experiment.parts)
+    extras.demand("tenuto reproduce, for its figures,", "plots")
     with contextlib.closing(open_engine(flags.where, experiment.at_a_time)) as engine:
         wanted = experiment.wanted(flags)
         budget, seeds = wanted.budget or experiment.budget, experiment.seeds if wanted.seeds is None else wanted.seeds

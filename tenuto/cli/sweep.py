@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from tenuto import extras
 from tenuto.cli.commands import Sweep
 from tenuto.cli.reproduce import open_engine, run_with_bars
 from tenuto.console import console, say
@@ -25,6 +26,7 @@ SHOWN = 10  # trials in the terminal
 
 def sweep(command: Sweep, words: list[str]) -> None:
     """Try all points that the search proposes, then show how they did."""
+    extras.demand("tenuto sweep, for its figure,", "plots")
     wanted = plan.read(command.file)
     if command.trials is not None:
         if command.trials < 1 or wanted.search.by == "grid":

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from rich.table import Table
 
-from tenuto import play
+from tenuto import extras, play
 from tenuto.api import load
 from tenuto.cli.commands import Eval, Merge, Plot, Resume, Train
 from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
@@ -53,6 +53,7 @@ def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
             draw_figures(folder)
         show_summary(job, summary, folder)
         return
+    tell_if_nothing_is_drawn()
     if begun:
         say(f"{folder} holds an unfinished run: going on with it.")
     if job.env.threaded:
@@ -87,15 +88,24 @@ def rules_of(command: Train | Resume) -> list[AbstractStop]:
 
 
 def join(command: Merge, words: list[str]) -> None:
+    tell_if_nothing_is_drawn()
     job = merging.merge(command.dirs, command.out)
     draw_figures(command.out)
     show_summary(job, folders.read_summary(command.out), command.out)
 
 
-def draw_figures(folder: Path) -> None:
-    from tenuto.report import run_figures  # drawing libraries take long to import
+def tell_if_nothing_is_drawn() -> None:
+    """Say before the work that there will be no figures, while it can be mended."""
+    if not extras.there("plots"):
+        say(f"No figures will be drawn: {extras.missing('a figure', 'plots')}")
 
-    run_figures.draw(folder)
+
+def draw_figures(folder: Path) -> None:
+    """Draw a run's figures if they can be drawn; `tenuto plot` and `resume` can make up for it."""
+    from tenuto.report import run_figures  # SciPy takes long to import
+
+    if extras.there("plots"):
+        run_figures.draw(folder)
 
 
 def left_to_do(folder: Path) -> bool:
@@ -191,9 +201,9 @@ def evaluate(command: Eval, words: list[str]) -> None:
 def plot(command: Plot, words: list[str]) -> None:
     from tenuto.report import curves, figures, inside
 
-    curves.check(command.out)
+    figures.check(command.out)
     if command.diagnostics:
-        figures.write(inside.drawn(inside.load(command.dirs)), command.out)
+        figures.keep(inside.drawn(inside.load(command.dirs)), command.out)
     else:
         curves.draw(curves.load(command.dirs, command.training), command.out)
     say(f"Drawn to {command.out}")

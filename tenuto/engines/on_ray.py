@@ -12,7 +12,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from tenuto import files
+from tenuto import extras, files
 from tenuto.engines import attempts, work
 from tenuto.engines.work import Errand, Outcome
 from tenuto.errors import UserError
@@ -45,7 +45,7 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            raise UserError("--engine ray needs the package ray: pip install 'tenuto[ray]'") from None
+            raise extras.missing("--engine ray", "ray") from None
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what will be Ray's default
         mine: dict[str, Any] = {"address": address} if address else {"include_dashboard": False}
         try:

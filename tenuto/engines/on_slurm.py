@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tenuto import files
+from tenuto import extras, files
 from tenuto.engines import attempts, work
 from tenuto.engines.work import Errand, Outcome
 from tenuto.errors import UserError
@@ -59,7 +59,7 @@ class OnSlurm:
         try:
             import submitit
         except ImportError:
-            raise UserError("--engine slurm needs the package submitit: pip install 'tenuto[slurm]'") from None
+            raise extras.missing("--engine slurm", "slurm") from None
         if cluster == "slurm" and shutil.which("srun") is None:
             raise UserError("--engine slurm needs Slurm, and there is no srun here: run it where jobs are submitted")
         self.call, self._submitit, self._cluster, self._workers = call, submitit, cluster, workers

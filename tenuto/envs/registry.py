@@ -84,7 +84,7 @@ LISTED = (
     ),
     Listed(
         "atari-GAME",
-        "Atari 2600, for example atari-road_runner or atari-ms_pacman (needs tenuto[atari])",
+        "Atari 2600, for example atari-road_runner or atari-ms_pacman (needs the extra atari)",
         r"atari-(.*)",
         "tenuto.envs.gym.atari:Atari",
         ("atari-road_runner",),

@@ -1,26 +1,15 @@
 """The zoo: problems that nobody tuned for, as data. Budgets and thresholds were fixed before anything was trained."""
 
-import importlib.util
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from tenuto import extras
 from tenuto.envs.minatar import GAMES
-from tenuto.errors import UserError
 from tenuto.experiments.published_zoo import MINATAR_DQN
 
 RL_ZOO = "budget of RL-Zoo, threshold of Gymnasium"
 OURS = "budget of our own, for RL-Zoo has none"
 FLAT: Mapping[str, Mapping[str, Any]] = {"minigrid.wrappers:FlatObsWrapper": {}}  # as in RL-Zoo
-
-
-class Package(NamedTuple):
-    """What a problem needs beside Gymnasium."""
-
-    module: str
-    extra: str  # of tenuto, that installs it
-
-
-BOX2D, MINIGRID = Package("Box2D", "box2d"), Package("minigrid", "minigrid")
 
 
 class Problem(NamedTuple):
@@ -33,7 +22,7 @@ class Problem(NamedTuple):
     source: str  # of both numbers
     env: str  # as `tenuto train --env` takes it
     args: Mapping[str, Any] = {}  # as --env-args takes it
-    needs: Package | None = None
+    needs: str | None = None  # beside Gymnasium: one of `extras.EXTRAS`
     seeds: int = 10
 
     @property
@@ -46,16 +35,12 @@ class Problem(NamedTuple):
     @property
     def there(self) -> bool:
         """Whether its package is installed."""
-        return self.needs is None or importlib.util.find_spec(self.needs.module) is not None
+        return self.needs is None or extras.there(self.needs)
 
     def demand_package(self) -> None:
         """Refuse a problem whose package is missing."""
-        if not self.there:
-            assert self.needs is not None
-            raise UserError(
-                f"{self.name} needs the package {self.needs.module}: `pip install 'tenuto[{self.needs.extra}]'` "
-                "installs it, or leave the problem out of --problems"
-            )
+        if self.needs is not None:
+            extras.demand(self.name, self.needs, ", or leave the problem out of --problems")
 
 
 def _frozen_lake(name: str, id: str, slippery: bool, steps: int, threshold: float) -> Problem:
@@ -65,7 +50,7 @@ def _frozen_lake(name: str, id: str, slippery: bool, steps: int, threshold: floa
 
 def _minigrid(name: str, steps: int, source: str) -> Problem:
     args = {"env": f"minigrid:{name}-v0", "wrappers": FLAT}
-    return Problem(name, "discrete", steps, 0.9, source, "tenuto/Wrapped-v0", args, MINIGRID)
+    return Problem(name, "discrete", steps, 0.9, source, "tenuto/Wrapped-v0", args, "minigrid")
 
 
 def _minatar(game: str) -> Problem:
@@ -80,7 +65,7 @@ PROBLEMS = {
         Problem("CartPole-v1", "discrete", 50_000, 475.0, RL_ZOO, "CartPole-v1"),
         Problem("Acrobot-v1", "discrete", 100_000, -100.0, RL_ZOO, "Acrobot-v1"),
         Problem("MountainCar-v0", "discrete", 120_000, -110.0, RL_ZOO, "MountainCar-v0"),
-        Problem("LunarLander-v3", "discrete", 100_000, 200.0, RL_ZOO, "LunarLander-v3", needs=BOX2D),
+        Problem("LunarLander-v3", "discrete", 100_000, 200.0, RL_ZOO, "LunarLander-v3", needs="box2d"),
         _frozen_lake("FrozenLake-4x4", "FrozenLake-v1", False, 50_000, 0.7),
         _frozen_lake("FrozenLake-4x4-slippery", "FrozenLake-v1", True, 50_000, 0.7),
         _frozen_lake("FrozenLake-8x8", "FrozenLake8x8-v1", False, 100_000, 0.85),
@@ -96,7 +81,7 @@ PROBLEMS = {
             200.0,
             "a fifth of the budget of RL-Zoo; threshold of Gymnasium",
             "LunarLanderContinuous-v3",
-            needs=BOX2D,
+            needs="box2d",
         ),
         *map(_minatar, GAMES),
     )

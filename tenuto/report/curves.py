@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from tenuto.errors import UserError
 from tenuto.report import figures, stats
@@ -14,7 +13,8 @@ from tenuto.runs.folders import load_job, read_records_so_far
 from tenuto.runs.jobs import ALL, Given, Job
 from tenuto.runs.records import Records
 
-FORMATS = (".png", ".svg", ".pdf")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def load(folders: Sequence[Path], training: bool = False, given: Given = Given()) -> dict[str, Curve]:
@@ -50,18 +50,12 @@ def _label(job: Job, group: str, folder: Path, many: bool, taken: Mapping[str, P
 
 def draw(curves: Mapping[str, Curve], path: Path, title: str = "") -> Path:
     """The figure of these curves, in a file."""
-    check(path)
-    figures.write(drawn(curves, title), path)
+    figures.check(path)
+    figures.keep(drawn(curves, title), path)
     return path
 
 
-def check(path: Path) -> None:
-    """Raise an error if a figure cannot have this name."""
-    if path.suffix not in FORMATS:
-        raise UserError(f"cannot draw to {path}: end its name with one of {', '.join(FORMATS)}")
-
-
-def drawn(curves: Mapping[str, Curve], title: str = "") -> Figure:
+def drawn(curves: Mapping[str, Curve], title: str = "") -> "Figure":
     """One figure: return by mean and by IQM, and decisions per step, each with a 95% bootstrap interval."""
     figure, grid = figures.sheet(1, 3, 4.2, 3.4)
     panels: list[tuple[str, str, Any]] = [

@@ -6,24 +6,24 @@ import itertools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import EngFormatter
 
+from tenuto import extras
 from tenuto.envs import Lava
-from tenuto.errors import legible
+from tenuto.errors import UserError, legible
 from tenuto.report import stats
 from tenuto.report.cells import Cell
 from tenuto.runs import records
 from tenuto.runs.records import Records
 from tenuto.settings.family import EPISODES, STEPS
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
 BINS = 50  # of a curve over training
 LEAST_WIDTH = 5.5  # inches
 DPI = 130
@@ -80,7 +80,7 @@ def _mean_in_bins(ends: np.ndarray, done: np.ndarray, values: np.ndarray, grid: 
 
 
 def plot_band(
-    axis: Axes,
+    axis: "Axes",
     x: np.ndarray,
     values: np.ndarray,
     label: str,
@@ -218,7 +218,7 @@ def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str
             for x, letter in enumerate(row):
                 if letter in "#G":
                     colour = "#D55E00" if letter == "#" else "#009E73"
-                    axis.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
+                    axis.add_patch(library().patches.Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, linewidth=0))
                 if letter in "SG":
                     axis.text(x, y, letter, ha="center", va="center", fontsize=7)
         axis.set_title(f"{_caption(place)}: {visits.share:.0%} of cells per seed", fontsize=8)
@@ -249,7 +249,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
         axis.set_title(_caption(place), fontsize=8)
         axis.tick_params(labelsize=6)
     labels = [str(j + 1) for j in range(shown - 1)] + [f"{shown} or more" if longest > shown else str(shown)]
-    handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
+    handles = [library().patches.Rectangle((0, 0), 1, 1, color=colour) for colour in colours]
     figure.legend(handles, labels, title="length", loc="outside right center", fontsize=7, title_fontsize=7)
     figure.supxlabel("share of training", fontsize=8)
     figure.supylabel("share of decisions", fontsize=8)
@@ -258,7 +258,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
 
 def colours_of(lengths: int) -> np.ndarray:
     """A colour for each length: light for short ones, dark for long ones."""
-    return matplotlib.colormaps["YlOrRd"](np.linspace(0.05, 1.0, lengths))
+    return library().colormaps["YlOrRd"](np.linspace(0.05, 1.0, lengths))
 
 
 def calibration(
@@ -286,45 +286,68 @@ def calibration(
     return save(figure, path, f"{title}; thin: a seed, thick: their mean")
 
 
-def sheet(rows: int, columns: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
+def library() -> Any:
+    """matplotlib, or an error that says how to get it. Not everybody draws, and it takes long to import."""
+    try:
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure
+        import matplotlib.patches
+        import matplotlib.ticker
+    except ImportError:
+        raise extras.missing("a figure", "plots") from None
+    return matplotlib
+
+
+def sheet(rows: int, columns: int, width: float, height: float) -> "tuple[Figure, np.ndarray]":
     """A figure of equal panels, made without any window."""
-    figure = Figure(figsize=(max(LEAST_WIDTH, width * columns), height * rows + 0.4), layout="constrained")
-    FigureCanvasAgg(figure)
+    size = max(LEAST_WIDTH, width * columns), height * rows + 0.4
+    figure = library().figure.Figure(figsize=size, layout="constrained")
+    library().backends.backend_agg.FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def save(figure: Figure, path: Path, title: str) -> list[Path]:
+def save(figure: "Figure", path: Path, title: str) -> list[Path]:
     """Write the figure as PNG and as SVG."""
     written = [path.with_suffix(".png"), path.with_suffix(".svg")]
-    headed(figure, title)
     for file in written:
-        write(figure, file)
+        write(figure, file, title)
     return written
 
 
-def headed(figure: Figure, title: str) -> Figure:
+def check(path: Path) -> None:
+    """Refuse a file that a figure cannot be drawn to."""
+    if path.suffix not in FORMATS:
+        raise UserError(f"cannot draw to {path}: end its name with one of {', '.join(FORMATS)}")
+
+
+def headed(figure: "Figure", title: str) -> "Figure":
     """The figure with this title above it. A notebook shows it: IPython asks what it shows for its picture."""
     figure.suptitle(textwrap.fill(verbatim(title), int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
     figure._repr_png_ = functools.partial(_as_png, figure)  # type: ignore[attr-defined]
     return figure
 
 
-def _as_png(figure: Figure) -> bytes:
+def _as_png(figure: "Figure") -> bytes:
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=DPI)
     return picture.getvalue()
 
 
-def write(figure: Figure, file: Path) -> None:
+def write(figure: "Figure", file: Path, title: str) -> None:
+    """Write the figure with this title."""
+    keep(headed(figure, title), file)
+
+
+def keep(figure: "Figure", file: Path) -> None:
     """Write the figure in the format of the file's name; the same data give the same bytes."""
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with matplotlib.rc_context({"svg.hashsalt": "tenuto"}):
+    with library().rc_context({"svg.hashsalt": "tenuto"}):
         figure.savefig(file, dpi=DPI, metadata=undated.get(file.suffix))
 
 
 def _table(
     panels: Mapping[tuple[str, str], object], width: float, height: float
-) -> tuple[Figure, np.ndarray, dict[tuple[str, str], tuple[int, int]]]:
+) -> "tuple[Figure, np.ndarray, dict[tuple[str, str], tuple[int, int]]]":
     """A sheet with a panel for every (row, column) in `panels`, and the place of each panel in it."""
     rows = list(dict.fromkeys(row for row, _ in panels))
     columns = list(dict.fromkeys(column for _, column in panels))
@@ -335,15 +358,15 @@ def _table(
     return figure, grid, cells
 
 
-def tidy(axis: Axes) -> None:
+def tidy(axis: "Axes") -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def over_steps(axis: Axes, size: int = 10) -> None:
+def over_steps(axis: "Axes", size: int = 10) -> None:
     """The axis below counts the steps of a lane."""
     axis.set_xlabel("environment steps of a lane", fontsize=size)
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_major_formatter(library().ticker.EngFormatter(sep=""))
 
 
 def _caption(place: tuple[str, str]) -> str:

@@ -46,6 +46,7 @@ LIMITS = {  # of what a request, or a stranger's config.json, may ask for before
     "heads": 1_000,
     "max_length": 10_000,
     "evaluation_episodes": 10_000,
+    "snapshots": 1_000,
 }
 
 

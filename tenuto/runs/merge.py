@@ -14,7 +14,7 @@ import numpy as np
 
 from tenuto import diagnostics, files, recorded
 from tenuto.errors import UserError
-from tenuto.runs import folders, layout, records, runner, storage
+from tenuto.runs import folders, layout, records, runner, snapshots, storage
 from tenuto.runs.jobs import Job, resolve, with_stored
 from tenuto.runs.metrics import Metrics
 from tenuto.runs.metrics import table as metrics_table
@@ -104,6 +104,8 @@ def _write(job: Job, parts: Sequence[Part], out: Path) -> None:
     kept = _join_records(parts, together) | _join_diagnosed(parts, together, clock)
     if all((part.folder / "best.npz").exists() for part in parts):
         storage.save(out / "best.npz", of_files("best.npz"), {"config": digest})
+    for name in set.intersection(*({path.name for path in snapshots.paths(part.folder)} for part in parts)):
+        storage.save(out / name, of_files(name), {"config": digest})
     for part in parts:
         runner.log(out, f"Seeds {part.seeds.start} to {part.seeds.stop - 1} are those of {part.folder}.")
     seconds = sum(part.summary["seconds"] for part in parts)

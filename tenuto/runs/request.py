@@ -46,9 +46,9 @@ Fields = Annotated[
 ]
 
 
-def whole(least: int, default: int | None = None) -> Any:
+def whole(least: int, default: int | None = None, **more: bool) -> Any:
     """A field that is a whole number, `least` or greater."""
-    return dataclasses.field(default=default, metadata={"least": least})
+    return dataclasses.field(default=default, metadata={"least": least} | more)
 
 
 def swept(change: Set, **more: bool) -> Any:
@@ -57,8 +57,8 @@ def swept(change: Set, **more: bool) -> Any:
 
 
 def later(default: Any = None) -> Any:
-    """A field that older runs do not have (`swept` takes `later=True`): left out of config.json where it has its
-    default, so that they keep their names."""
+    """A field that older runs do not have (`swept` and `whole` take `later=True`): left out of config.json where it has
+    its default, so that they keep their names."""
     return dataclasses.field(default=default, metadata={"later": True})
 
 
@@ -171,6 +171,9 @@ class Asked:
     evaluation_episodes: int | None = whole(1)
     """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments, 3 on
     Atari games)."""
+    snapshots: int = whole(0, 0, later=True)
+    """Moments of the run, evenly from its start to its end, at which the networks are kept for `tenuto inspect`: it
+    shows how values and their spread change over training."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from tenuto.runs.jobs import Job
 from tenuto.runs.layout import CHECKPOINT, Checkpoint
 from tenuto.runs.metrics import Metrics, finite_or_none, last_step, over_lanes, per_lane
 from tenuto.runs.records import NOTHING, Records
+from tenuto.runs.snapshots import Snapshots
 from tenuto.runs.stopping import AbstractStop
 from tenuto.runs.trackers import AbstractTracker, Track, Tracked
 from tenuto.settings.family import STEPS
@@ -125,11 +126,13 @@ class Course:
         self._seen = self._kept["count"]
         self._overflown = self._kept.overflown(int(self._seen.max()))
         self._clock, self._speed = Clock(before), Speed(len(job.lanes), self._program.t)
+        self._snapshots = Snapshots(job, folder, self._digest, self._program.t, self._share())
         self._saved, self._pause = time.monotonic(), checkpoint_seconds
 
     def run(self, report: Callable[[Progress], object], stop_when: Sequence[AbstractStop] = ()) -> dict[str, Any]:
         """Train to the end; the summary. Raises `Interrupted` where the run was asked to stop."""
         reason = ""
+        self._snapshots.take(self._program, self._share())
         try:
             for evaluation in chunks(self._job, self._program, self._kept, self._stop, self._seconds):
                 if evaluation is not None:
@@ -138,6 +141,7 @@ class Course:
                 self._metrics.write(self._kept, **speed)
                 self._note_divergence()
                 self._note_overflow()
+                self._snapshots.take(self._program, self._share())
                 goes_on = report(self._progress(speed))
                 reason = "" if evaluation is None else stopping.first_reason(stop_when, self._kept)
                 if isinstance(goes_on, bool | np.bool_) and not goes_on:
@@ -174,8 +178,11 @@ class Course:
 
     def _progress(self, speed: Mapping[str, float]) -> Progress:
         diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
-        share, lanes = share_done(self._job, self._kept, self._program.t), per_lane(self._kept)
-        return Progress(share, over_lanes(self._kept) | dict(speed), diverged, self._program.t, lanes)
+        metrics, lanes = over_lanes(self._kept) | dict(speed), per_lane(self._kept)
+        return Progress(self._share(), metrics, diverged, self._program.t, lanes)
+
+    def _share(self) -> float:
+        return share_done(self._job, self._kept, self._program.t)
 
     def _save(self) -> None:
         """Write a checkpoint. One that takes long to write is written less often."""
@@ -360,7 +367,10 @@ def owes_evaluation(job: Job, kept: Records, program: Program) -> bool:
 def _next_stops(job: Job, program: Program) -> list[int]:
     """The clocks at which a chunk must end: the next evaluation, and the end of a run that is counted in steps."""
     every = job.request.evaluate_every
-    stops = [job.budget.amount] if job.budget.unit == STEPS else []
+    amount, wanted = job.budget.amount, job.request.snapshots
+    stops = [amount] if job.budget.unit == STEPS else []
+    if stops and wanted > 1:  # the next moment of a snapshot
+        stops.append(-(-amount * (program.t * (wanted - 1) // amount + 1) // (wanted - 1)))
     begun = program.t - program.t % program.learn_every  # where its round began
     return stops + ([begun - begun % every + every] if every else [])
 

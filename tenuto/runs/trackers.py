@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tenuto import extras
 from tenuto.errors import UserError, demand
 
 PROJECT = "tenuto"  # of Weights & Biases, where WANDB_PROJECT names no other
@@ -154,6 +155,4 @@ def _needs(package: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError:
-        raise UserError(
-            f"tracking by {extra} needs the package {package}: pip install 'tenuto[{extra}]', or leave --track out"
-        ) from None
+        raise extras.missing(f"tracking by {extra}", extra, ", or leave --track out") from None

@@ -9,10 +9,9 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from tenuto import files
 from tenuto.report import figures, stats
@@ -21,6 +20,9 @@ from tenuto.runs.request import flag
 from tenuto.runs.runner import headline
 from tenuto.sweeps.plan import PARTS, Among, Between, Sweep
 from tenuto.sweeps.trials import Trial, job_of, spelled, values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TABLE, FIGURE = "trials.csv", "sweep"
 COSTS = ("evaluation_steps", "evaluation_decisions")  # of the summary: kept beside the scores
@@ -165,7 +167,7 @@ def _draw(sweep: Sweep, rows: Sequence[Row], path: Path) -> None:
     figures.save(figure, path, title)
 
 
-def _panel(axis: Axes, name: str, field: Among | Between, rows: Sequence[Row]) -> None:
+def _panel(axis: "Axes", name: str, field: Among | Between, rows: Sequence[Row]) -> None:
     at: list[Any] = [row.trial.point[name] for row in rows]
     if isinstance(field, Among):  # side by side, those of one value next to each other
         kinds = [str(value) for value in field.values]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenuto.errors import UserError
+from tenuto import extras
 from tenuto.sweeps.plan import Among, Between, Point, Sweep
 
 Proposals = Generator[Sequence[Point], Sequence[float], None]
@@ -49,7 +49,7 @@ def _optuna(sweep: Sweep) -> Proposals:
     try:
         import optuna
     except ImportError:
-        raise UserError("by = 'optuna' needs the package optuna: pip install 'tenuto[optuna]'") from None
+        raise extras.missing("by = 'optuna'", "optuna") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=sweep.search.seed, constant_liar=True)  # for trials at a time
     study = optuna.create_study(direction="maximize", sampler=sampler)

@@ -16,6 +16,7 @@ XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_cpu_experimental_ynn_fusio
 
 CORES = "TENUTO_CORES"  # a variable of the environment: the cores that this process may use
 THREADS = "PJRT_NPROC"  # XLA's: how many threads compute. Workers that share a machine would fight for its cores
+CACHE = "JAX_COMPILATION_CACHE_DIR"  # JAX's
 DEVICE = "jax_default_device"
 PRECISION = "jax_default_matmul_precision"  # a GPU would round factors to 10 bits (TF32)
 
@@ -49,11 +50,20 @@ def start_devices() -> None:
         jax.config.update("jax_num_cpu_devices", cores())
     except RuntimeError:  # JAX is in use already: it stays as its user has it
         return
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        with contextlib.suppress(RuntimeError):  # a user without a home has no cache
-            home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-            jax.config.update("jax_compilation_cache_dir", str(Path(home) / "tenuto" / "xla"))
+    if CACHE not in os.environ and (folder := cache_folder()):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept; None where they are not: JAX was told so, or the user has no home."""
+    if (named := os.environ.get(CACHE)) is not None:
+        return Path(named) if named else None
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(home) / "tenuto" / "xla"
 
 
 def cores() -> int:

@@ -18,9 +18,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree
 
+from tenuto import extras
 from tenuto.envs.base import AbstractSpec
 from tenuto.envs.gym.vector import EVALUATING, AbstractUnsaved, LaneError, Observed, episode_seed
-from tenuto.errors import UserError, unknown
+from tenuto.errors import unknown
 from tenuto.spaces import AbstractSpace, Discrete
 from tenuto.types import ObsSize, Result
 
@@ -34,7 +35,7 @@ def _ale() -> ModuleType:
     try:
         import ale_py
     except ImportError:
-        raise UserError("Atari games need the emulator: pip install 'tenuto[atari]' (its games come with it)") from None
+        raise extras.missing("an Atari game", "atari", " (the games come with it)") from None
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     return ale_py
 
