@@ -386,33 +386,52 @@ def option_gradient(
     copy: Brain | None = None,
 ) -> Nets:
     """The gradient of the option values' loss, on one batch."""
+    read = copy or lane.brain
+    spans, found, goals, keys = sample_for_options(task, lane, t, key, read)
+
+    def loss(nets: Nets) -> Float[Array, ""]:
+        losses = option_losses(task, extension, lane, nets, spans, goals, keys)
+        return td.masked_mean(losses.each, losses.weight * found[:, None])
+
+    return jax.grad(loss)(option_networks(task, read))
+
+
+def sample_for_options(
+    task: Task, lane: Lane, t: Int[Array, ""], key: Array, read: Brain
+) -> tuple[Span, Bool[Array, " batch"], Float[Array, " batch"], Array]:
+    """The spans that option values learn from, which of them count, their goals, and a key for the loss of each."""
     k_sample, k_loss = jax.random.split(key)
-    plan, actions, brain = task.plan, task.env.actions, lane.brain
-    read = copy or brain
+    plan = task.plan
     spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
-    choices = extension.choices(actions)
-    together = shares_torso(task)
+    choices = task.agent.extension.choices(task.env.actions)
 
     def value(obs: Array, key: Array) -> Float[Array, ""]:
         x = as_features(task, obs, lane.scales)
-        return task.agent.action.value(read.action, brain.target, x, key, choices)
+        return task.agent.action.value(read.action, lane.brain.target, x, key, choices)
 
     k_values = jax.random.fold_in(key, VALUES)
     values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
     goals = jax.lax.stop_gradient(paid(lane, spans.reward) + spans.discount * values)
-    keys = jax.random.split(k_loss, plan.extension_batch)
+    return spans, found, goals, jax.random.split(k_loss, plan.extension_batch)
 
-    def loss(nets: Nets) -> Float[Array, ""]:
-        torso, net = nets if together else (lambda x: x, nets)
 
-        def one(span: Span, goal: Array, key: Array) -> td.Loss:
-            x = torso(as_features(task, span.obs, lane.scales))
-            return extension.loss(net, span._replace(obs=x), goal, key, actions)
+def option_losses(
+    task: Task,
+    extension: AbstractLearnedExtension,
+    lane: Lane,
+    nets: Nets,
+    spans: Span,
+    goals: Float[Array, " batch"],
+    keys: Array,
+) -> td.Loss:
+    """The loss of the option values of each span, by these `option_networks`."""
+    torso, net = nets if shares_torso(task) else (lambda x: x, nets)
 
-        each, weight = jax.vmap(one)(spans, goals, keys)
-        return td.masked_mean(each, weight * found[:, None])
+    def one(span: Span, goal: Array, key: Array) -> td.Loss:
+        x = torso(as_features(task, span.obs, lane.scales))
+        return extension.loss(net, span._replace(obs=x), goal, key, task.env.actions)
 
-    return jax.grad(loss)(option_networks(task, read))
+    return jax.vmap(one)(spans, goals, keys)
 
 
 def learn_lessons(task: Task, lane: Lane, t: Int[Array, ""], key: Array, copy: Brain | None = None) -> Brain:
@@ -444,18 +463,22 @@ def learn_lesson(
     brain: Brain,
 ) -> Brain:
     """The brain after one gradient step of the lesson's part of the networks."""
-    choices = task.agent.extension.choices(task.env.actions)
-    keys = jax.random.split(key, len(usable))
 
     def loss(part: Nets) -> Float[Array, ""]:
-        nets = with_part(brain.action, lesson, part)
-        each, weight = jax.vmap(lambda s, k: lesson.loss(nets, brain.target, s, k, choices))(spans, keys)
-        return td.masked_mean(each, weight * usable[:, None])
+        losses = action_losses(task, lesson, with_part(brain.action, lesson, part), brain.target, spans, key)
+        return td.masked_mean(losses.each, losses.weight * usable[:, None])
 
     states = list(brain.action_optimisers)
     part = part_of(brain.action, lesson)
     part, states[number] = descend(task, lane, t, jax.grad(loss)(part), part, states[number])
     return brain._replace(action=with_part(brain.action, lesson, part), action_optimisers=tuple(states))
+
+
+def action_losses(task: Task, lesson: Lesson, nets: Nets, target: Nets, spans: Span, key: Array) -> td.Loss:
+    """The lesson's loss of each span."""
+    choices = task.agent.extension.choices(task.env.actions)
+    keys = jax.random.split(key, len(spans.length))
+    return jax.vmap(lambda s, k: lesson.loss(nets, target, s, k, choices))(spans, keys)
 
 
 def part_of(nets: Nets, lesson: Lesson) -> Nets:

@@ -14,6 +14,7 @@ from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
 NEVER = 2**31 - 1
+DECAY = 0.999  # of the second moment of Adam, by which gradients are scaled
 RECENT = 10.0  # networks are averaged over the last tenth of all updates, or fewer
 PRECISIONS = ("float32", "tensorfloat32", "bfloat16")  # the latter two on a GPU; a CPU rounds only to bfloat16
 
@@ -107,5 +108,5 @@ class Plan(eqx.Module):
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        adam = optax.adam(self.learning_rate)
+        adam = optax.adam(self.learning_rate, b2=DECAY)
         return adam if self.clip is None else optax.chain(optax.clip(self.clip), adam)

@@ -1,7 +1,7 @@
 """Let a policy play whole episodes, and film one."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from tenuto import extras
 from tenuto.envs import AbstractEnv
 from tenuto.envs.gym.atari import Atari, Game
 from tenuto.envs.gym.export import CompiledEnv
-from tenuto.envs.gym.make import made
+from tenuto.envs.gym.make import made, maker
 from tenuto.envs.gym.vector import LONGEST_EPISODE, SHOWING, episode_seed
 from tenuto.envs.registry import is_python
 from tenuto.errors import UserError
@@ -87,6 +87,21 @@ def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
             "tenuto.load(folder)[0].decide in a loop of your own"
         )
     return job.maker()
+
+
+def maker_for(env: Any) -> Callable[..., Any]:
+    """The function that makes an environment which is given by name, or by such a function."""
+    if isinstance(env, str):
+        return maker(env)
+    if not callable(env):
+        raise UserError(f"{env!r} is no environment to play in: pass a Gymnasium id, or a function that makes one")
+    return env
+
+
+def means(played: Sequence[Played]) -> dict[str, float]:
+    """The means over some episodes; that of the length over all their decisions."""
+    returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
+    return {"return": returns, "steps": steps, "decisions": decisions, "mean_length": steps / decisions}
 
 
 def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:

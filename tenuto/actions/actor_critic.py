@@ -51,4 +51,4 @@ class AbstractActorCritic(AbstractAction):
         """How wrong each critic is about the span's choice."""
         goal = span.reward + span.discount * self.value(n, target, span.next_obs, key, choices)
         values = n.critic(span.obs, choices.encode(span.choice))[:, 0]
-        return td.Loss(td.error("squared", values, jax.lax.stop_gradient(goal)), jnp.ones(self.critics))
+        return td.against("squared", values, goal, jnp.ones(self.critics))

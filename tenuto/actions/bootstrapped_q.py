@@ -76,6 +76,6 @@ class BootstrappedQ(AbstractAction):
     def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
         """How wrong each head is. Each has a goal of its own, from its own target head."""
         value = jax.vmap(td.double_q)(q(span.next_obs), target(span.next_obs))  # (heads,)
-        goal = jax.lax.stop_gradient(span.reward + span.discount * value)
-        each = td.error(self.error, q(span.obs)[:, span.choice], goal)
-        return td.Loss(each, td.bootstrap_mask(key, self.keep, self.heads))
+        goal = span.reward + span.discount * value
+        mask = td.bootstrap_mask(key, self.keep, self.heads)
+        return td.against(self.error, q(span.obs)[:, span.choice], goal, mask)

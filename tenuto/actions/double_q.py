@@ -68,5 +68,4 @@ class DoubleQ(AbstractAction):
     def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
         """How wrong the value of the span's choice is."""
         goal = span.reward + span.discount * self.value(q, target, span.next_obs, key, choices)
-        each = td.error(self.error, q(span.obs)[span.choice], jax.lax.stop_gradient(goal))
-        return td.Loss(each[None], jnp.ones(1))
+        return td.against(self.error, q(span.obs)[span.choice][None], goal, jnp.ones(1))

@@ -36,7 +36,12 @@ class Training(Asked):
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
+    """Where else the numbers go: tensorboard (a curve per lane), wandb (a run for each group of seeds, with their
+    means; WANDB_PROJECT names the project, WANDB_MODE=offline works), wandb-lanes (a run for each lane)."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
     keep_checkpoint: bool = False
     """Keep the final state (final.npz) even if it takes more than 100 MB, so that `tenuto resume DIR --more-steps` can
     go on from it. A smaller one is always kept."""
@@ -106,7 +111,11 @@ class Resume:
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb."""
+    """Where else the numbers go: tensorboard, wandb, wandb-lanes."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
     more_steps: Amount = None
     """Train a finished run for so many steps more. Its hyper-parameters stay as they are; an annealed learning rate
     goes on from its value for the new number of steps."""
@@ -188,6 +197,8 @@ class Plot:
     """The file to draw to: .png, .svg or .pdf."""
     training: bool = False
     """Draw training returns even where there are evaluations."""
+    diagnostics: bool = False
+    """Draw what learning looks like inside: losses, values, gradients, option values and their spread by length."""
 
 
 @dataclasses.dataclass

@@ -21,6 +21,7 @@ from tenuto.runs import folders, more, needs, runner, trackers
 from tenuto.runs import merge as merging
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.request import FIELDS, Request
+from tenuto.runs.stopping import AbstractStop, NoImprovement, Threshold
 
 
 def train(command: Train, words: list[str]) -> None:
@@ -48,12 +49,11 @@ def resume(command: Resume, words: list[str]) -> None:
     do_job(job, folder, command)
 
 
-def do_job(job: Job, folder: Path, asked: Train | Resume) -> None:
+def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
     """Run a job with a progress bar, then draw its figures and show its summary."""
-    checkpoint_seconds, track = asked.checkpoint_seconds, asked.track
-    if checkpoint_seconds < 0:
-        raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
-    trackers.check(track)
+    if command.checkpoint_seconds < 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {command.checkpoint_seconds:g}")
+    opened, rules = trackers.open_trackers(command.track), rules_of(command)
     begun = folders.unfinished(folder)
     if not folders.check(job, folder):
         folders.make_folder(folder)
@@ -80,9 +80,10 @@ def do_job(job: Job, folder: Path, asked: Train | Resume) -> None:
                 report=lambda now: show_progress(progress, task, now, job),
                 note=say,
                 stop=stop.is_set,
-                checkpoint_seconds=checkpoint_seconds,
-                track=track,
-                keep_bytes=math.inf if asked.keep_checkpoint else runner.KEPT_BYTES,
+                checkpoint_seconds=command.checkpoint_seconds,
+                track=opened,
+                stop_when=rules,
+                keep_bytes=math.inf if command.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
@@ -90,6 +91,12 @@ def do_job(job: Job, folder: Path, asked: Train | Resume) -> None:
         progress.update(task, completed=1.0)
     draw_figures(folder)
     show_summary(job, summary, folder)
+
+
+def rules_of(command: Train | Resume) -> list[AbstractStop]:
+    """When to finish the run before its budget is spent."""
+    at = [] if command.stop_at is None else [Threshold(command.stop_at)]
+    return at + ([] if command.patience is None else [NoImprovement(command.patience)])
 
 
 def join(command: Merge, words: list[str]) -> None:
@@ -188,11 +195,11 @@ def evaluate(command: Eval, words: list[str]) -> None:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
             played = play.evaluate(run[lane], makers[lane], command.episodes)
-            returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
-            means.append(returns)
+            found = play.means(played)
+            means.append(found["return"])
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
-            numbers = f"{returns:.{stats.digits(means)}f}", f"{steps:.1f}", f"{decisions:.1f}"
-            table.add_row(str(lane), verbatim(label), *numbers, f"{steps / decisions:.2f}")
+            numbers = f"{means[-1]:.{stats.digits(means)}f}", f"{found['steps']:.1f}", f"{found['decisions']:.1f}"
+            table.add_row(str(lane), verbatim(label), *numbers, f"{found['mean_length']:.2f}")
             progress.advance(task)
     console.print(table)
     if len(means) > 1:
@@ -205,7 +212,11 @@ def evaluate(command: Eval, words: list[str]) -> None:
 
 
 def plot(command: Plot, words: list[str]) -> None:
-    from tenuto.report import curves
+    from tenuto.report import curves, figures, inside
 
-    written = curves.draw(curves.load(command.dirs, command.training), command.out)
-    say(f"Drawn to {written}")
+    figures.check(command.out)
+    if command.diagnostics:
+        figures.keep(inside.drawn(inside.load(command.dirs)), command.out)
+    else:
+        curves.draw(curves.load(command.dirs, command.training), command.out)
+    say(f"Drawn to {command.out}")

@@ -49,4 +49,4 @@ class SkipQ(AbstractLearnedExtension):
 
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         value = net(span.obs, actions.encode(span.choice))[span.length - 1]
-        return td.Loss(td.error(self.error, value, goal)[None], jnp.ones(1))
+        return td.against(self.error, value[None], goal, jnp.ones(1))

@@ -75,4 +75,4 @@ class Uncertain(AbstractLearnedExtension):
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         values = net(span.obs, actions.encode(span.choice))[:, span.length - 1]  # (B,)
         mask = td.bootstrap_mask(key, self.keep, self.heads)
-        return td.Loss(td.error(self.error, values, goal), mask)
+        return td.against(self.error, values, goal, mask)

@@ -1,5 +1,7 @@
 """Figures, as PNG (to look at) and SVG (to print). Every interval over seeds is a bootstrap interval."""
 
+import functools
+import io
 import itertools
 import re
 import textwrap
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 BINS = 50  # of a curve over training
 LEAST_WIDTH = 5.5  # inches
+DPI = 130
 LETTERS_PER_INCH = 12  # of a title
 LETTERS = {"lam": "λ", "mu": "μ"}
 MOST_LENGTHS = 10  # with a colour of their own; all longer ones share the last
@@ -241,7 +244,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
     figure, grid, cells = _table(panels, width=2.7, height=2.1)
     longest = max(1, *(len(np.trim_zeros(counts.sum(0), "b")) for counts in panels.values()))
     shown = min(longest, MOST_LENGTHS)
-    colours = library().colormaps["YlOrRd"](np.linspace(0.05, 1.0, shown))
+    colours = colours_of(shown)
     for place, counts in panels.items():
         axis = grid[cells[place]]
         counts = np.pad(counts, ((0, 0), (0, max(0, shown - counts.shape[1]))))
@@ -260,6 +263,11 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
     figure.supxlabel("share of training", fontsize=8)
     figure.supylabel("share of decisions", fontsize=8)
     return save(figure, path, title)
+
+
+def colours_of(lengths: int) -> np.ndarray:
+    """A colour for each length: light for short ones, dark for long ones."""
+    return library().colormaps["YlOrRd"](np.linspace(0.05, 1.0, lengths))
 
 
 def calibration(
@@ -321,12 +329,29 @@ def check(path: Path) -> None:
         raise UserError(f"cannot draw to {path}: end its name with one of {', '.join(FORMATS)}")
 
 
-def write(figure: "Figure", file: Path, title: str) -> None:
-    """Write the figure in the format of the file's name; the same data give the same bytes."""
+def headed(figure: "Figure", title: str) -> "Figure":
+    """The figure with this title above it. A notebook shows it: IPython asks what it shows for its picture."""
     figure.suptitle(textwrap.fill(verbatim(title), int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
+    figure._repr_png_ = functools.partial(_as_png, figure)  # type: ignore[attr-defined]
+    return figure
+
+
+def _as_png(figure: "Figure") -> bytes:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=DPI)
+    return picture.getvalue()
+
+
+def write(figure: "Figure", file: Path, title: str) -> None:
+    """Write the figure with this title."""
+    keep(headed(figure, title), file)
+
+
+def keep(figure: "Figure", file: Path) -> None:
+    """Write the figure in the format of the file's name; the same data give the same bytes."""
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with library().rc_context({"svg.hashsalt": "tenuto"}):
-        figure.savefig(file, dpi=130, metadata=undated.get(file.suffix))
+        figure.savefig(file, dpi=DPI, metadata=undated.get(file.suffix))
 
 
 def _table(
@@ -345,6 +370,12 @@ def _table(
 def tidy(axis: "Axes") -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def over_steps(axis: "Axes", size: int = 10) -> None:
+    """The axis below counts the steps of a lane."""
+    axis.set_xlabel("environment steps of a lane", fontsize=size)
+    axis.xaxis.set_major_formatter(library().ticker.EngFormatter(sep=""))
 
 
 def _caption(place: tuple[str, str]) -> str:

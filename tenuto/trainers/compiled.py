@@ -246,6 +246,13 @@ class CompiledProgram:
         )
         return self._gather(found)
 
+    def diagnose(self) -> dict[str, np.ndarray]:
+        """What each lane's learning looks like now."""
+        found = self._on_each_device(
+            lambda tasks, state: program.diagnose(tasks, state[0], np.int32(self.t)), self._tasks, self._states
+        )
+        return self._gather(found)
+
     def state(self) -> State:
         """All lanes' state, for a checkpoint; it can be restored on other devices."""
         return jax.tree.map(lambda *parts: _join(parts)[: self.lanes], *self._states)

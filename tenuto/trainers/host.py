@@ -172,6 +172,12 @@ class HostProgram:
         return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
 
     @there
+    def diagnose(self) -> dict[str, np.ndarray]:
+        """What each lane's learning looks like now."""
+        found = program.diagnose(self._tasks, self._lanes, np.int32(self.t))
+        return {name: np.asarray(numbers)[: self.lanes] for name, numbers in found.items()}
+
+    @there
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
         return jax.tree.map(lambda x: jnp.copy(x[: self.lanes]), (self._lanes, self._running))
