@@ -5,15 +5,15 @@ It is measured beside training, on samples as an update draws them, by a program
 nobody looked, so that what is learned is the same to the last bit. To measure another number, add a `Diagnostic`.
 """
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from tenuto import loop, td
 from tenuto.extensions import AbstractLearnedExtension
@@ -149,54 +149,55 @@ def measure(task: Task, lane: Lane, t: Int[Array, ""]) -> dict[str, Array]:
     return {name: number.astype(jnp.float32) for name, number in found.items() if number is not None}
 
 
+class Samples(NamedTuple):
+    """What networks say of the samples of an update; None for what the agent does not have."""
+
+    action: tuple[td.Loss, Float[Array, " batch"]] | None = None  # and which of them count
+    option: tuple[td.Loss, Float[Array, " batch"]] | None = None
+    values: Float[Array, "batch heads J"] | None = None
+    accepted: tuple[Bool[Array, " spans"], Bool[Array, " spans"]] | None = None  # and whether there was a span at all
+
+
 def look_into(task: Task, lane: Lane, t: Int[Array, ""]) -> Look:
     """What the lane's networks say of samples that an update might draw now, some batches of them."""
     key = jax.random.fold_in(jax.random.fold_in(lane.learn_key, t), LOOKED_AT)
-    k_action, k_loss, k_option = jax.random.split(key, 3)
-    unit = lane.brain.unit if task.plan.normalise_rewards else jnp.float32(1)
-    look = Look(task.plan.epsilon(t, lane.episode), jnp.where(unit > 0, unit, 1.0))
-    task = with_batches(task, BATCHES)
-    if task.agent.action.lessons():
-        look = look._replace(action=look_at_actions(task, lane, t, k_action, k_loss))
-    if isinstance(task.agent.extension, AbstractLearnedExtension):
-        option, values = look_at_options(task, task.agent.extension, lane, t, k_option)
-        look = look._replace(option=option, values=values)
-    if task.agent.n_step:  # of the same spans as the action values' samples, so that they are looked up once
-        drawn = lane.replay.draw_spans(k_action, loop.N_STEP_DRAWS * task.plan.batch, t)
-        accepted = drawn.found & loop.allowed_now(task, lane, drawn)
-        look = look._replace(accepted=accepted.sum() / drawn.found.sum())
-    return look
-
-
-def look_at_actions(task: Task, lane: Lane, t: Int[Array, ""], k_sample: Array, k_loss: Array) -> Lessons:
-    """The first lesson of the action learner: that of its values."""
-    spans, usable = loop.sample_for_action(task, lane, t, k_sample)
-    brain, lesson = lane.brain, task.agent.action.lessons()[0]
-    losses = loop.action_losses(task, lesson, brain.action, brain.target, spans, k_loss)
-    return Lessons(losses, usable, brain.action_optimisers[0])
-
-
-def look_at_options(
-    task: Task, extension: AbstractLearnedExtension, lane: Lane, t: Int[Array, ""], key: Array
-) -> tuple[Lessons, Float[Array, "samples heads J"]]:
-    """The lesson of the option values, and what they are for every length."""
+    seen = jax.vmap(partial(look_at_batch, task, lane, t))(jax.random.split(key, BATCHES))
+    found: Samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
     brain = lane.brain
-    spans, found, goals, keys = loop.sample_for_options(task, lane, t, key, brain)
-    nets = loop.option_networks(task, brain)
-    losses = loop.option_losses(task, extension, lane, nets, spans, goals, keys)
+    unit = brain.unit if task.plan.normalise_rewards else jnp.float32(1)
+    return Look(
+        task.plan.epsilon(t, lane.episode),
+        jnp.where(unit > 0, unit, 1.0),
+        found.action and Lessons(found.action[0], found.action[1], brain.action_optimisers[0]),
+        found.option and Lessons(found.option[0], found.option[1], brain.extension_optimiser),
+        found.values,
+        found.accepted and found.accepted[0].sum() / found.accepted[1].sum(),
+    )
 
-    def values(span: Span) -> Float[Array, "heads J"]:
-        _, x = loop.look(task, brain.action, span.obs, lane.scales)
-        return extension.values(brain.extension, x, span.choice, task.env.actions)
 
-    return Lessons(losses, found.astype(jnp.float32), brain.extension_optimiser), jax.vmap(values)(spans)
+def look_at_batch(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Samples:
+    """One batch for each kind of values."""
+    k_action, k_loss, k_option = jax.random.split(key, 3)
+    brain, lessons, extension, seen = lane.brain, task.agent.action.lessons(), task.agent.extension, Samples()
+    if lessons:  # the first of them is that of values
+        spans, usable = loop.sample_for_action(task, lane, t, k_action)
+        losses = loop.action_losses(task, lessons[0], brain.action, brain.target, spans, k_loss)
+        seen = seen._replace(action=(losses, usable))
+    if isinstance(extension, AbstractLearnedExtension):
+        spans, found, goals, keys = loop.sample_for_options(task, lane, t, k_option, brain)
+        losses = loop.option_losses(task, extension, lane, loop.option_networks(task, brain), spans, goals, keys)
+        values = jax.vmap(partial(option_values, task, extension, lane))(spans)
+        seen = seen._replace(option=(losses, found.astype(jnp.float32)), values=values)
+    if task.agent.n_step:  # of the spans that the action values' samples are taken from
+        drawn = lane.replay.draw_spans(k_action, loop.N_STEP_DRAWS * task.plan.batch, t)
+        seen = seen._replace(accepted=(drawn.found & loop.allowed_now(task, lane, drawn), drawn.found))
+    return seen
 
 
-def with_batches(task: Task, times: int) -> Task:
-    """The task with batches that are so many times as large."""
-    plan = task.plan
-    larger: Any = {"batch": times * plan.batch, "extension_batch": times * plan.extension_batch}
-    return dataclasses.replace(task, plan=dataclasses.replace(plan, **larger))
+def option_values(task: Task, extension: AbstractLearnedExtension, lane: Lane, span: Span) -> Float[Array, "heads J"]:
+    """What the option values say of holding the span's choice, for every length."""
+    _, x = loop.look(task, lane.brain.action, span.obs, lane.scales)
+    return extension.values(lane.brain.extension, x, span.choice, task.env.actions)
 
 
 def lengths(task: Task) -> int:
