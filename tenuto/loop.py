@@ -108,7 +108,8 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     warmup: tuple[Array, ...] = ()
     if task.plan.warmup:
         k_choice, k_length = jax.random.split(jax.random.fold_in(step_key, WARMUP))
-        warmup = choices.sample(k_choice), jax.random.randint(k_length, (), 1, agent.extension.max_length + 1)
+        least, most = agent.extension.min_length, agent.extension.max_length
+        warmup = choices.sample(k_choice), jax.random.randint(k_length, (), least, most + 1)
     evaluation: tuple[Array, ...] = ()
     if task.plan.evaluation_epsilon:
         k_coin, k_choice = jax.random.split(jax.random.fold_in(step_key, EVALUATION_COIN))
@@ -170,6 +171,7 @@ def start(task: Task, key: Array) -> Lane:
             plan.most_steps,
             agent.extension.only_whole,
             env.screens,
+            env.durations,
         ).show(jnp.int32(0), obs),
         scales=no_scales(task, obs),
     )
@@ -268,8 +270,10 @@ def absorb(
     )
     bandit = pick(over, agent.lam.finish(lane.bandit, episode_return), lane.bandit)
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
-    paid = task.env.pay(step.reward)
-    scales = lane.scales.add(task.env.features(lane.obs), paid, over, task.plan.gamma)
+    paid, price = task.env.pay(step.reward), task.plan.decision_price
+    gain = paid if price is None else paid - price * decided
+    discount = task.plan.gamma**step.duration if task.env.durations else task.plan.gamma
+    scales = lane.scales.add(task.env.features(lane.obs), gain, over, discount)
     lane = lane._replace(
         obs=step.obs,
         option=hold.ended(option, over),
@@ -389,7 +393,7 @@ def option_gradient(
     k_sample, k_loss = jax.random.split(key)
     plan, actions, brain = task.plan, task.env.actions, lane.brain
     read = copy or brain
-    spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
+    spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma, plan.decision_price)
     choices = extension.choices(actions)
     together = shares_torso(task)
 
@@ -472,16 +476,20 @@ def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> 
     """The spans that action values learn from, as networks read them, and which of them count."""
     agent, plan, actions, replay = task.agent, task.plan, task.env.actions, lane.replay
     longest = agent.extension.max_length
-    if agent.n_step:
-        drawn = replay.draw_spans(key, N_STEP_DRAWS * plan.batch, t)
-        index, usable = td.first_accepted(drawn.found & allowed_now(task, lane, drawn), plan.batch)
-        drawn = Drawn(drawn.end[index], drawn.length[index], usable > 0)
+    if lengths_differ(task):
+        many = replay.draw_steps(key, N_STEP_DRAWS * plan.batch, t)
+        held = replay.held_from(many.start, held_now(task, lane, many), t)
+        drawn = first_found(held._replace(found=held.found & many.found), plan.batch)
+    elif agent.n_step:
+        many = replay.draw_spans(key, N_STEP_DRAWS * plan.batch, t)
+        drawn = first_found(many._replace(found=many.found & allowed_now(task, lane, many)), plan.batch)
     elif agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension):
         drawn, longest = replay.draw_steps(key, plan.batch, t), 1
     else:  # a choice is a whole option
         drawn = replay.draw_spans(key, plan.batch, t)
     more = replay.following(drawn.end, plan.lookahead, t)
-    spans = replay.span(drawn.end + more, drawn.length + more, longest + plan.lookahead, plan.gamma)
+    whole, price = (drawn.end + more, drawn.length + more, longest + plan.lookahead), plan.decision_price
+    spans = replay.span(*whole, plan.gamma, price, drawn.length)
     read = jax.vmap(partial(as_features, task, scales=lane.scales))
     reward = paid(lane, spans.reward)
     spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs), reward=reward)
@@ -489,8 +497,28 @@ def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> 
     return spans._replace(choice=credited), drawn.found.astype(jnp.float32)
 
 
+def lengths_differ(task: Task) -> bool:
+    """Whether an action may be worth more if it is held: where decisions have a price, or short options cannot be
+    decided. Then it is worth what the option is worth that would be decided with it, and not what its first step is
+    (Proposition 1), so action values learn from options of just that length."""
+    extension = task.agent.extension
+    unequal = task.plan.decision_price is not None or extension.min_length > 1
+    return unequal and isinstance(extension, AbstractLearnedExtension)
+
+
+def first_found(drawn: Drawn, limit: int) -> Drawn:
+    """The first `limit` of those that were found."""
+    index, usable = td.first_accepted(drawn.found, limit)
+    return Drawn(drawn.end[index], drawn.length[index], usable > 0)
+
+
 def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     """Spans no longer than the extension policy would hold their action now: n-step targets need no correction."""
+    return drawn.length <= held_now(task, lane, drawn)
+
+
+def held_now(task: Task, lane: Lane, drawn: Drawn) -> Int[Array, " n"]:
+    """For how long the extension policy would now hold the actions with which these spans begin."""
     extension, actions, replay = task.agent.extension, task.env.actions, lane.replay
     assert isinstance(extension, AbstractLearnedExtension)  # Agent checks it
 
@@ -499,7 +527,7 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
         return extension.best(lane.brain.extension, x, choice, lane.lam, actions)
 
     choices = replay.choice[drawn.start % replay.rows]
-    return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
+    return jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
 def descend(task: Task, lane: Lane, t: Int[Array, ""], gradient: Nets, net: Nets, state: PyTree) -> tuple[Nets, PyTree]:

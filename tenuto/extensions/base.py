@@ -36,9 +36,19 @@ class AbstractExtension(eqx.Module):
     def max_length(self) -> int:
         """J: no option is longer."""
 
+    @property
+    def min_length(self) -> int:
+        """No option that it decides is shorter, unless the episode ends."""
+        return 1
+
     def __check_init__(self) -> None:
         if not isinstance(self.max_length, int) or self.max_length < 1:
             raise UserError(f"the greatest length must be a whole number from 1 up, not {self.max_length}")
+        if not isinstance(self.min_length, int) or not 1 <= self.min_length <= self.max_length:
+            raise UserError(
+                f"the least length must be a whole number from 1 to the greatest, {self.max_length}, "
+                f"not {self.min_length}"
+            )
 
     @property
     @abstractmethod
@@ -53,6 +63,15 @@ class AbstractExtension(eqx.Module):
     def with_max_length(self, longest: int) -> Self:
         """The same policy with options of up to this length. An error continues a sentence that names the agent."""
         changed: Any = {"max_length": longest}
+        return dataclasses.replace(self, **changed)
+
+    def with_min_length(self, shortest: int) -> Self:
+        """The same policy with options of at least this length."""
+        if "min_length" not in (field.name for field in dataclasses.fields(self)):
+            raise UserError("has no lengths to choose from: leave --min-length out")
+        if shortest > self.max_length:
+            raise UserError(f"cannot hold actions for {shortest} steps at least: {self.max_length} are its most")
+        changed: Any = {"min_length": shortest}
         return dataclasses.replace(self, **changed)
 
     def with_heads(self, heads: int) -> Self:
@@ -102,7 +121,11 @@ class AbstractLearnedExtension(AbstractExtension):
         if not self.epsilon_greedy:
             return ()
         k_coin, k_length = jax.random.split(key)
-        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), 1, self.max_length + 1)
+        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), self.min_length, self.max_length + 1)
+
+    def length_of_best(self, values: Float[Array, " J"]) -> Int[Array, ""]:
+        """The length of the greatest value, among those that may be decided."""
+        return self.min_length + jnp.argmax(values[self.min_length - 1 :])
 
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
         length = self.best(nets, now.obs, choice, now.lam, actions)

@@ -376,6 +376,8 @@ def _base(
     try:
         if request.max_length is not None:
             extension = extension.with_max_length(request.max_length)
+        if request.min_length is not None:
+            extension = extension.with_min_length(request.min_length)
         if request.heads is not None:
             extension = extension.with_heads(request.heads)
     except UserError as problem:

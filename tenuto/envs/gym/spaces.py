@@ -46,6 +46,7 @@ class GymSpec(AbstractSpec):
     shift: Float[np.ndarray, " size"] = eqx.field(converter=lambda x: np.asarray(x, np.float32))
     spaces: str = eqx.field(static=True)  # the environment's own, spelled out: a policy can be used without it
     frames: tuple[int, int] = eqx.field(static=True, default=(1, 1))  # least and most that a step plays, where known
+    durations: bool = eqx.field(static=True, default=False)  # whether each step says in `info` how much time it took
 
     @property
     def actions(self) -> AbstractSpace:
@@ -81,6 +82,7 @@ class Codec:
         name: str,
         scale: bool = True,
         frames: tuple[int, int] = (1, 1),
+        durations: bool = False,
     ):
         self.name, self.observations = name, observations
         self.limited = True  # whether episodes have a time limit, as far as is known
@@ -102,6 +104,7 @@ class Codec:
                 shift=shift,
                 spaces=json.dumps([spell_space(observations), spell_space(actions)]),
                 frames=frames,
+                durations=durations,
             )
 
     @classmethod
@@ -115,7 +118,9 @@ class Codec:
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
                     "its spaces in __init__; gymnasium.utils.env_checker.check_env finds what else is wrong"
                 )
-        codec = cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
+        durations = bool((getattr(env, "metadata", None) or {}).get("durations"))
+        spaces = getattr(env, names[0]), getattr(env, names[1])
+        codec = cls(*spaces, name, scale, frames_per_step(env), durations)
         codec.limited = has_time_limit(env)
         return codec
 
