@@ -18,7 +18,7 @@ from tenuto.actions import Lesson
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
 from tenuto.errors import UserError
-from tenuto.extensions import AbstractLearnedExtension, Situation
+from tenuto.extensions import AbstractLearnedExtension, Situation, Standing
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, Drawn, Replay
 from tenuto.scales import Gains, Moments, Scales
@@ -66,6 +66,7 @@ class Networks(NamedTuple):
     extension: Nets
     lam: Float[Array, ""]  # the lambda to be evaluated by
     scales: Scales = Scales()  # of the observations
+    price: PyTree = ()  # of a decision, in the unit of values, for extension policies that are open-ended
 
 
 class Lane(NamedTuple):
@@ -190,7 +191,14 @@ def no_scales(task: Task, obs: Array) -> Scales:
 def no_option(task: Task) -> Option:
     """What a lane follows before its first decision: an option of length 0."""
     choices = task.agent.extension.choices(task.env.actions)
-    return Option(choices.example(), task.env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
+    blank = jax.eval_shape(task.env.reset, jax.random.key(0))[1]
+    origin = origin_of(task, jnp.zeros(blank.shape, blank.dtype))
+    return Option(choices.example(), task.env.actions.example(), jnp.int32(0), jnp.int32(0), origin)
+
+
+def origin_of(task: Task, obs: Array) -> Array | tuple[()]:
+    """What an option remembers of the observation it is decided on."""
+    return obs if task.agent.extension.open_ended else ()
 
 
 def shares_torso(task: Task) -> bool:
@@ -220,7 +228,8 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):
         length = jnp.where(warm, drawn.warmup[1], length)
-    option, decided = hold.follow(lane.option, Option(choice, action, length, done=jnp.int32(0)))
+    new = Option(choice, action, length, jnp.int32(0), origin_of(task, lane.obs))
+    option, decided = hold.follow(lane.option, new)
     return lane._replace(option=option), decided
 
 
@@ -228,12 +237,56 @@ def learned(task: Task, lane: Lane) -> Networks:
     """What the lane would act by if it were evaluated now. A network that has just learned from one batch more is
     sometimes worse than it was; an average of the last ones is steadier."""
     action, extension = lane.brain.average or (lane.brain.action, lane.brain.extension)
-    return Networks(
-        action,
-        extension,
-        task.agent.lam.best(lane.bandit, lane.lam),
-        lane.scales._replace(reward=()),
+    lam = task.agent.lam.best(lane.bandit, lane.lam)
+    return Networks(action, extension, lam, lane.scales._replace(reward=()), price_now(task, lane))
+
+
+def acting(task: Task, lane: Lane) -> Networks:
+    """What the lane acts by in training."""
+    return Networks(lane.brain.action, lane.brain.extension, lane.lam, lane.scales, price_now(task, lane))
+
+
+def price_now(task: Task, lane: Lane) -> Float[Array, ""] | tuple[()]:
+    """What a decision costs in the unit of the values learned so far, where an option may go on without one."""
+    if not task.agent.extension.open_ended:
+        return ()
+    price = jnp.float32(0 if task.plan.decision_price is None else task.plan.decision_price)
+    return price * lane.brain.unit if isinstance(lane.scales.reward, Gains) else price
+
+
+def kept(task: Task, networks: Networks, option: Option, obs: Array, epsilon: Float[Array, ""], drawn: Draws) -> Option:
+    """The option after a step that led to this observation: where it is open-ended and goes on, with one step more."""
+    if not task.agent.extension.open_ended:
+        return option
+    at = standing(task, networks, obs, option.choice, drawn.action)
+    at = at._replace(
+        origin=as_features(task, option.origin, networks.scales),
+        done=option.done,
+        epsilon=epsilon,
+        drawn=drawn.extension,
     )
+    return hold.prolonged(option, task.agent.extension.keep(networks.extension, at))
+
+
+def standing(task: Task, networks: Networks, obs: Array, choice: Array, drawn: PyTree) -> Standing:
+    """Where an option of this choice stands that was decided a step ago and led here, if nothing is explored."""
+    learner, extension = task.agent.action, task.agent.extension
+    choices = extension.choices(task.env.actions)
+    x = as_features(task, obs, networks.scales)
+
+    def gain() -> Float[Array, ""]:
+        best = learner.best(networks.action, x, drawn, choices)
+        return learner.worth(networks.action, x, best, choices) - learner.worth(networks.action, x, choice, choices)
+
+    return Standing(x, x, jnp.int32(1), gain, networks.price, jnp.float32(0), extension.draw(jax.random.key(0)))
+
+
+def follow_best(
+    task: Task, networks: Networks, option: Option, obs: Array, drawn: Draws
+) -> tuple[Option, Bool[Array, ""]]:
+    """The option to follow when the agent is evaluated, and whether it was decided just now."""
+    option = kept(task, networks, option, obs, jnp.float32(task.plan.evaluation_epsilon), drawn)
+    return hold.follow(option, decide_best(task, networks, obs, drawn))
 
 
 def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
@@ -248,7 +301,7 @@ def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Opt
         choice = jnp.where(explored, random, choice)
     now = Situation(x, explored, networks.lam, jnp.float32(epsilon), drawn.extension)
     action, length = agent.extension.extend(networks.extension, choice, now, actions)
-    return Option(choice, action, length, done=jnp.int32(0))
+    return Option(choice, action, length, jnp.int32(0), origin_of(task, obs))
 
 
 def absorb(
@@ -261,10 +314,14 @@ def absorb(
     agent = task.agent
     over = step.terminated | step.truncated
     option = hold.stepped(lane.option)
+    length = jnp.where(decided, option.length, 0)
+    if agent.extension.open_ended:  # for how long it was held is known, and recorded, where it ends
+        option = kept(task, acting(task, lane), option, step.obs, task.plan.epsilon(t, lane.episode), drawn)
+        length = jnp.where(over | (option.done >= option.length), option.done, 0)
     episode_return = lane.episode_return + step.reward
     event = Event(
         over=over,
-        length=jnp.where(decided, option.length, 0).astype(jnp.uint16),
+        length=length.astype(jnp.uint16),
         place=task.env.place(lane.env).astype(jnp.uint16),
         notes=recorded.noted(recorded.Moment(lane, option, decided, step, episode_return)),
     )
@@ -488,13 +545,34 @@ def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> 
     else:  # a choice is a whole option
         drawn = replay.draw_spans(key, plan.batch, t)
     more = replay.following(drawn.end, plan.lookahead, t)
+    if agent.extension.weighs:
+        goes_on, worth = repeating(task, lane, drawn)
+        more = jnp.where(goes_on, 0, more)
     whole, price = (drawn.end + more, drawn.length + more, longest + plan.lookahead), plan.decision_price
     spans = replay.span(*whole, plan.gamma, price, drawn.length)
     read = jax.vmap(partial(as_features, task, scales=lane.scales))
     reward = paid(lane, spans.reward)
     spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs), reward=reward)
+    if agent.extension.weighs:
+        reward = jnp.where(goes_on, reward + spans.discount * worth, reward)
+        spans = spans._replace(reward=reward, discount=jnp.where(goes_on, 0.0, spans.discount))
     credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, drawn.length)
     return spans._replace(choice=credited), drawn.found.astype(jnp.float32)
+
+
+def repeating(task: Task, lane: Lane, drawn: Drawn) -> tuple[Bool[Array, " n"], Float[Array, " n"]]:
+    """Whether an extension policy that weighs would now go on after these spans, and what that is worth: as much as to
+    decide the same again, but for the price."""
+    learner, replay = task.agent.action, lane.replay
+    choices = task.agent.extension.choices(task.env.actions)
+    online = acting(task, lane)
+
+    def one(obs: Array, choice: Array) -> tuple[Array, Array]:
+        at = standing(task, online, obs, choice, learner.draw(jax.random.key(0), choices))
+        worth = learner.worth(lane.brain.target, at.obs, choice, choices) + at.price
+        return task.agent.extension.keep(online.extension, at), worth
+
+    return jax.vmap(one)(replay.seen.last(drawn.end), replay.choice[drawn.start % replay.rows])
 
 
 def lengths_differ(task: Task) -> bool:

@@ -63,7 +63,7 @@ def play(
         while not over and steps < longest:
             action = stepwise(obs)
             length, done = stepwise.following
-            lengths += [length] if done == 1 else []
+            lengths = [*lengths, length] if done == 1 else [*lengths[:-1], length]  # an open-ended one grows
             obs, reward, terminated, truncated, _ = env.step(action)
             total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
             watch(Moment(env, obs, action, length, done, float(reward)))

@@ -41,6 +41,7 @@ class Option(NamedTuple):
     action: Array  # as the environment takes it
     length: Int[Array, ""]  # steps the action is to be held; 0 where no option runs
     done: Int[Array, ""]  # steps of it executed so far
+    origin: Array | tuple[()] = ()  # what was seen where it was decided; empty where nobody asks
 
 
 class Span(NamedTuple):

@@ -1,5 +1,8 @@
-"""Decisions that have a price, options that have a least length, steps that take time: what is learned is what dynamic
-programming says, on random small semi-Markov problems of which everything was seen (see test_exactness.py)."""
+"""Decisions that have a price, options of a least length or without an end, steps that take time: what is learned is what
+dynamic programming says, on random small semi-Markov problems of which everything was seen (see test_exactness.py)."""
+
+from collections.abc import Iterator
+from itertools import product
 
 import jax
 import numpy as np
@@ -9,9 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from helpers.tabular import (
+    ACTIONS,
     MDP,
+    OUTCOMES,
     PAIRS,
+    STATES,
     J,
+    Steps,
     Table,
     best_held,
     best_values,
@@ -20,10 +27,12 @@ from helpers.tabular import (
     option_values,
     remembering,
     tabular,
+    walk,
 )
+from tenuto import loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
-from tenuto.extensions import Joint, SkipQ, Uncertain
+from tenuto.extensions import AbstractExtension, ActOrRepeat, Joint, SkipQ, Uncertain, UntilMoved
 from test_exactness import NETWORK, SQUARED, Tables, gradients, size, with_values
 
 few = settings(max_examples=25, deadline=None, derandomize=True)
@@ -31,7 +40,6 @@ Q = DoubleQ(hidden=(), **SQUARED)
 LEAST = 2
 AGENTS = {
     "joint-options": Agent(Q, Joint(range(1, J + 1)).with_min_length(LEAST)),
-    "temporl": Agent(Q, SkipQ(J, **NETWORK)),
     "temporl, 2 steps at least": Agent(Q, SkipQ(J, **NETWORK).with_min_length(LEAST)),
     "ute": Agent(Q, Uncertain(J, heads=2, keep=1.0, **NETWORK), n_step=True),
 }
@@ -88,9 +96,69 @@ def test_with_a_price_it_pays_to_hold_an_action() -> None:
     np.testing.assert_allclose(option_values(mdp, value, (1, 2, 3))[0, 0], [17 / 14, 19 / 14, 10 / 7])
 
 
-def test_a_price_and_a_duration_are_not_part_of_a_program_without_them() -> None:
-    """Nothing is stored and nothing computed for them: the program is the one that it was."""
-    plain, priced = tabular(AGENTS["temporl"], 0.5), tabular(AGENTS["temporl"], 0.5, price=0.0)
-    lane, timed_lane = (remembering(tabular(AGENTS["temporl"], 0.5, Table(durations=x)), [])[0] for x in (False, True))
-    assert len(jax.tree.leaves(plain)) + 1 == len(jax.tree.leaves(priced))
-    assert len(jax.tree.leaves(lane)) + 1 == len(jax.tree.leaves(timed_lane))
+def test_a_price_and_a_duration_take_no_memory_where_there_are_none() -> None:
+    def leaves(durations: bool, price: float | None) -> tuple[int, int]:
+        task = tabular(AGENTS["ute"], 0.5, Table(durations=durations), price)
+        lane = jax.eval_shape(loop.start, task, jax.random.key(0))
+        return len(jax.tree.leaves(task)), len(jax.tree.leaves(lane))
+
+    task, lane = leaves(False, None)
+    assert leaves(False, 0.0) == (task + 1, lane)
+    assert leaves(True, None) == (task, lane + 1)
+
+
+def held_until_moved(mdp: MDP, least: int) -> Iterator[list[Steps]]:
+    """Whole options, each sequence of outcomes once: held until the state is another one, `least` to J steps."""
+    for state, action, outcomes in product(range(STATES), range(ACTIONS), product(range(OUTCOMES), repeat=J)):
+        rows = walk(mdp, state, action, J, outcomes)
+        ends = [row for row in rows if row.done >= least and row.after != state]
+        whole = rows[: ends[0].done] if ends else rows
+        yield [*whole[:-1], whole[-1]._replace(length=whole[-1].done)]
+
+
+def until_moved(mdp: MDP, least: int) -> np.ndarray:
+    """What actions are worth if they are held so, by dynamic programming over (first state, state, steps so far)."""
+    value, change = np.zeros(STATES), 1.0
+    while change > 1e-12:
+        going_on = np.broadcast_to(value[None, :, None], (STATES, STATES, ACTIONS))  # after J steps
+        for done in reversed(range(J)):
+            first, then = np.arange(STATES)[:, None, None, None], mdp.to[None]
+            over = (then != first) & (done + 1 >= least)
+            action = np.arange(ACTIONS)[None, None, :, None]
+            after = np.where(over, value[then], going_on[first, then, action])
+            going_on = (mdp.reward + mdp.discount * ~mdp.ends * after).mean(3)
+        actions = going_on[range(STATES), range(STATES)] - mdp.price
+        value, change = actions.max(1), np.abs(actions.max(1) - value).max()
+    return actions
+
+
+def act_or_repeat(mdp: MDP) -> np.ndarray:
+    """What deciding an action is worth, if it is then repeated for nothing or another one decided for the price."""
+    actions, change, held = np.zeros((STATES, ACTIONS)), 1.0, np.arange(ACTIONS)[:, None]
+    while change > 1e-12:
+        after = np.maximum(actions[mdp.to, held] + mdp.price, actions.max(1)[mdp.to])
+        new = (mdp.reward + mdp.discount * ~mdp.ends * after).mean(2) - mdp.price
+        actions, change = new, np.abs(new - actions).max()
+    return actions
+
+
+@pytest.mark.parametrize(
+    "extension", [UntilMoved(0.5, J, min_length=1), UntilMoved(0.5, J, min_length=2), ActOrRepeat(J)]
+)
+def test_at_exact_values_of_options_that_go_on_step_by_step_an_update_is_none(extension: AbstractExtension) -> None:
+    """Where chance decides how long an option lasts, too."""
+    agent, moved = Agent(Q, extension), isinstance(extension, UntilMoved)
+
+    @few
+    @given(mdp=timed(agent))
+    def check(mdp: MDP) -> None:
+        task = tabular(agent, mdp.gamma, Table(durations=True), mdp.price)
+        seen = held_until_moved(mdp, extension.min_length) if moved else episodes(mdp)
+        lane, t = remembering(task, seen)
+        values = Tables(until_moved(mdp, extension.min_length) if moved else act_or_repeat(mdp), None)
+        assert size(gradients(task, with_values(lane, values), t)) < 1e-5
+        wrong = values.action.copy()
+        wrong[0, 0] += 1
+        assert abs(gradients(task, with_values(lane, Tables(wrong, None)), t).action[0, 0]) > 1e-3
+
+    check()

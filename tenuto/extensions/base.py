@@ -2,6 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -25,9 +26,27 @@ class Situation(NamedTuple):
     drawn: PyTree  # what its own `draw` gave for this step
 
 
-class AbstractExtension(eqx.Module):
-    """Decides how long a choice is held. Everything takes one sample; callers vmap."""
+class Standing(NamedTuple):
+    """What an extension policy knows of the option that is followed, when it may go on or be broken off."""
 
+    obs: Array  # as networks read it, as is the next
+    origin: Array  # what was seen where the option was decided
+    done: Int[Array, ""]  # steps of it executed so far
+    gain: Callable[[], Float[Array, ""]]  # what the best choice is worth beyond the one that is held, by the learner
+    price: Float[Array, ""]  # of a decision, in the unit of values
+    epsilon: Float[Array, ""]
+    drawn: PyTree  # what its own `draw` gave for this step
+
+
+class AbstractExtension(eqx.Module):
+    """Decides how long a choice is held. Everything takes one sample; callers vmap.
+
+    An option is over after the length that `extend` gave it. That of an `open_ended` policy then goes on step by step
+    for as long as `keep` says so.
+    """
+
+    open_ended: ClassVar[bool] = False  # whether options go on after their length while `keep` says so
+    weighs: ClassVar[bool] = False  # whether `keep` goes by values: then the value of a choice counts on what it says
     uses_lam: ClassVar[bool] = False  # whether lengths depend on λ: then it can be set, swept and shown
     only_explored: ClassVar[bool] = False  # whether only choices that the learner calls exploratory are held
 
@@ -97,6 +116,10 @@ class AbstractExtension(eqx.Module):
     @abstractmethod
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: Any) -> tuple[Array, Int[Array, ""]]:
         """The action that a choice means, and for how many steps to hold it."""
+
+    def keep(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
+        """Whether the option goes on for another step. Only that of an open-ended policy can."""
+        return jnp.bool_(False)
 
 
 class AbstractLearnedExtension(AbstractExtension):
