@@ -29,9 +29,9 @@ def ended(option: Option, over: Bool[Array, ""]) -> Option:
     return option._replace(length=jnp.where(over, 0, option.length))
 
 
-def prolonged(option: Option, keep: Bool[Array, ""]) -> Option:
+def prolonged(option: Option, longer: Bool[Array, ""]) -> Option:
     """The option with one step more, where its length is over and it is to go on."""
-    goes_on = keep & (option.length > 0) & (option.done >= option.length)
+    goes_on = longer & (option.length > 0) & (option.done >= option.length)
     return option._replace(length=jnp.where(goes_on, option.done + 1, option.length))
 
 

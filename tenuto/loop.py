@@ -260,12 +260,12 @@ def kept(task: Task, networks: Networks, option: Option, obs: Array, epsilon: Fl
         return option
     at = standing(task, networks, obs, option.choice, drawn.action)
     at = at._replace(
-        origin=as_features(task, option.origin, networks.scales),
+        origin=as_features(task, jnp.asarray(option.origin), networks.scales),
         done=option.done,
         epsilon=epsilon,
         drawn=drawn.extension,
     )
-    return hold.prolonged(option, task.agent.extension.keep(networks.extension, at))
+    return hold.prolonged(option, task.agent.extension.goes_on(networks.extension, at))
 
 
 def standing(task: Task, networks: Networks, obs: Array, choice: Array, drawn: PyTree) -> Standing:
@@ -329,7 +329,7 @@ def absorb(
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
     paid, price = task.env.pay(step.reward), task.plan.decision_price
     gain = paid if price is None else paid - price * decided
-    discount = task.plan.gamma**step.duration if task.env.durations else task.plan.gamma
+    discount = task.plan.gamma ** jnp.asarray(step.duration) if task.env.durations else task.plan.gamma
     scales = lane.scales.add(task.env.features(lane.obs), gain, over, discount)
     lane = lane._replace(
         obs=step.obs,
@@ -570,7 +570,7 @@ def repeating(task: Task, lane: Lane, drawn: Drawn) -> tuple[Bool[Array, " n"], 
     def one(obs: Array, choice: Array) -> tuple[Array, Array]:
         at = standing(task, online, obs, choice, learner.draw(jax.random.key(0), choices))
         worth = learner.worth(lane.brain.target, at.obs, choice, choices) + at.price
-        return task.agent.extension.keep(online.extension, at), worth
+        return task.agent.extension.goes_on(online.extension, at), worth
 
     return jax.vmap(one)(replay.seen.last(drawn.end), replay.choice[drawn.start % replay.rows])
 

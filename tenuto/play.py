@@ -58,7 +58,8 @@ def play(
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
         stepwise.reset()
-        total, steps, lengths, over = 0.0, 0, [], False
+        total, steps, over = 0.0, 0, False
+        lengths: list[int] = []
         watch(Moment(env, obs))
         while not over and steps < longest:
             action = stepwise(obs)

@@ -118,7 +118,7 @@ class Policy:
     def _follow(self, obs: np.ndarray, held: Held) -> Held:
         """The open-ended options held after these observations: those of before, or new ones."""
         option = _no_options(self.task, len(obs)) if held.option is None else held.option
-        option = option._replace(length=np.asarray(held.length), done=np.asarray(held.done))
+        option = option._replace(length=jnp.asarray(held.length), done=jnp.asarray(held.done))
         with jax.default_matmul_precision("float32"):
             option = _follow_best(self.task, self._networks, option, obs, self._key, np.int32(self._calls))
         self._calls += 1

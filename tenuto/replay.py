@@ -209,7 +209,9 @@ class Replay(eqx.Module):
             choice=write(self.choice, option.choice, slot),
             reward=write(self.reward, step.reward, slot),
             ending=write(self.ending, ending, slot),
-            duration=self.duration if isinstance(self.duration, tuple) else write(self.duration, step.duration, slot),
+            duration=self.duration
+            if isinstance(self.duration, tuple)
+            else write(self.duration, jnp.asarray(step.duration), slot),
             spans=write(self.spans, self._ended_before(t) + ended, slot),
         )
 

@@ -1,5 +1,5 @@
-"""Decisions that have a price, options of a least length or without an end, steps that take time: what is learned is what
-dynamic programming says, on random small semi-Markov problems of which everything was seen (see test_exactness.py)."""
+"""Prices, least lengths, open-ended options, steps that take time: what is learned is what dynamic programming says, on
+random small semi-Markov problems of which everything was seen (see test_exactness.py)."""
 
 from collections.abc import Iterator
 from itertools import product

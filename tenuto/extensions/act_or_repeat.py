@@ -42,7 +42,7 @@ class ActOrRepeat(AbstractExtension):
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: Any) -> tuple[Array, Int[Array, ""]]:
         return choice, jnp.int32(1)
 
-    def keep(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
+    def goes_on(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
         explore, repeat = now.drawn
         wanted = jnp.where(explore < now.epsilon, repeat, now.gain() <= now.price)
         return wanted & (now.done < self.max_length)

@@ -42,11 +42,11 @@ class AbstractExtension(eqx.Module):
     """Decides how long a choice is held. Everything takes one sample; callers vmap.
 
     An option is over after the length that `extend` gave it. That of an `open_ended` policy then goes on step by step
-    for as long as `keep` says so.
+    for as long as `goes_on` says so.
     """
 
-    open_ended: ClassVar[bool] = False  # whether options go on after their length while `keep` says so
-    weighs: ClassVar[bool] = False  # whether `keep` goes by values: then the value of a choice counts on what it says
+    open_ended: ClassVar[bool] = False  # whether options go on after their length while `goes_on` says so
+    weighs: ClassVar[bool] = False  # whether `goes_on` asks for values: then that of a choice counts on what it says
     uses_lam: ClassVar[bool] = False  # whether lengths depend on λ: then it can be set, swept and shown
     only_explored: ClassVar[bool] = False  # whether only choices that the learner calls exploratory are held
 
@@ -117,7 +117,7 @@ class AbstractExtension(eqx.Module):
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: Any) -> tuple[Array, Int[Array, ""]]:
         """The action that a choice means, and for how many steps to hold it."""
 
-    def keep(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
+    def goes_on(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
         """Whether the option goes on for another step. Only that of an open-ended policy can."""
         return jnp.bool_(False)
 

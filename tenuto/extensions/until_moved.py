@@ -45,7 +45,7 @@ class UntilMoved(AbstractExtension):
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
         return choice, jnp.int32(self.min_length)
 
-    def keep(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
+    def goes_on(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
         whole = not jnp.issubdtype(now.obs.dtype, jnp.floating)
         moved = (now.obs != now.origin) * 1.0 if whole else jnp.abs(now.obs - now.origin)
         return (moved.max() < self.distance) & (now.done < self.max_length)

@@ -52,7 +52,7 @@ def compiled_calls(shapes: Shapes) -> Calls:
             return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
         best = shapes.networks.unpack(networks)
-        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), seen.clock)
+        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), jnp.asarray(seen.clock))
         return obs, to_host(option.action), to_host(option.length)
 
     def follow(
@@ -63,8 +63,8 @@ def compiled_calls(shapes: Shapes) -> Calls:
         def one(
             task: Task, networks: Networks, obs: Array, key: Array, seen: Observed, option: Option
         ) -> tuple[Option, Array]:
-            option, drawn = hold.ended(option, seen.begins), loop.draw(task, key, seen.clock)
-            return loop.follow_best(task, networks, option, obs, drawn)
+            option = hold.ended(option, jnp.asarray(seen.begins))
+            return loop.follow_best(task, networks, option, obs, loop.draw(task, key, jnp.asarray(seen.clock)))
 
         best = shapes.networks.unpack(networks)
         option, decided = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), seen, option)
