@@ -115,6 +115,8 @@ class Plot:
     """The file to draw to: .png, .svg or .pdf."""
     training: bool = False
     """Draw training returns even where there are evaluations."""
+    frontier: bool = False
+    """Draw return against decisions per episode, a point for each `--decision-price` of the runs."""
 
 
 @dataclasses.dataclass

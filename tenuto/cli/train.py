@@ -164,7 +164,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
     table = Table(title=title, title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
-    means: list[float] = []
+    means, dt = list[float](), run.job.given.dt
     with end_on_ctrl_c(), bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
@@ -173,7 +173,8 @@ def evaluate(command: Eval, words: list[str]) -> None:
             means.append(returns)
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
             numbers = f"{returns:.{stats.digits(means)}f}", f"{steps:.1f}", f"{decisions:.1f}"
-            table.add_row(str(lane), verbatim(label), *numbers, f"{steps / decisions:.2f}")
+            held = f"{steps / decisions:.2f}" + (f" ({steps / decisions * dt:.3g} s)" if dt else "")
+            table.add_row(str(lane), verbatim(label), *numbers, held)
             progress.advance(task)
     console.print(table)
     if len(means) > 1:
@@ -186,7 +187,10 @@ def evaluate(command: Eval, words: list[str]) -> None:
 
 
 def plot(command: Plot, words: list[str]) -> None:
-    from tenuto.report import curves
+    from tenuto.report import curves, frontier
 
+    if command.frontier:
+        say(f"Drawn to {frontier.draw(frontier.load(command.dirs, command.training), command.out)}")
+        return
     written = curves.draw(curves.load(command.dirs, command.training), command.out)
     say(f"Drawn to {written}")
