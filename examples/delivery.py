@@ -34,8 +34,8 @@ class Delivery(gymnasium.Env):
         return self.door, float(there), there, False, {"duration": took}
 
 
-def main(steps: int = 6_000, seeds: int = 3) -> None:
-    for told in (False, True):
+def main(steps: int = 6_000, seeds: int = 3, durations: tuple[bool, ...] = (False, True)) -> None:
+    for told in durations:
         run = tenuto.train(lambda told=told: Delivery(told), "ute", steps=steps, seeds=seeds, gamma=0.95, max_length=4)
         env, act = Delivery(told), run[0].as_stepwise()
         obs, over, taken = env.reset()[0], False, []

@@ -1,7 +1,7 @@
 """Finding: a price of decisions draws the frontier of return against decisions, in one run per environment.
 
-The lanes of a run differ in the price and in their seed: a thermostat (`examples/thermostat.py`) and CartPole, each with
-UTE in the setting `standard`. What counts are evaluations without exploration in the last third of a run.
+The lanes of a run differ in the price and in their seed: a thermostat (`examples/thermostat.py`) and CartPole, with UTE
+in the setting `standard`. What counts are evaluations without exploration in the last third of a run.
 
     python findings/frontier.py --out results/findings      # minutes on one core; --runs keeps the runs
 

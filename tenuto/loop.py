@@ -251,7 +251,7 @@ def price_now(task: Task, lane: Lane) -> Float[Array, ""] | tuple[()]:
     if not task.agent.extension.open_ended:
         return ()
     price = jnp.float32(0 if task.plan.decision_price is None else task.plan.decision_price)
-    return price * lane.brain.unit if isinstance(lane.scales.reward, Gains) else price
+    return price * lane.scales.reward.factor() if isinstance(lane.scales.reward, Gains) else price
 
 
 def kept(task: Task, networks: Networks, option: Option, obs: Array, epsilon: Float[Array, ""], drawn: Draws) -> Option:
@@ -313,11 +313,7 @@ def absorb(
     """
     agent = task.agent
     over = step.terminated | step.truncated
-    option = hold.stepped(lane.option)
-    length = jnp.where(decided, option.length, 0)
-    if agent.extension.open_ended:  # for how long it was held is known, and recorded, where it ends
-        option = kept(task, acting(task, lane), option, step.obs, task.plan.epsilon(t, lane.episode), drawn)
-        length = jnp.where(over | (option.done >= option.length), option.done, 0)
+    option, length = after_step(task, lane, step, decided, t, drawn)
     episode_return = lane.episode_return + step.reward
     event = Event(
         over=over,
@@ -343,6 +339,19 @@ def absorb(
         scales=pick(lane.episode < task.plan.episodes, scales, lane.scales),
     )
     return lane, event
+
+
+def after_step(
+    task: Task, lane: Lane, step: TimeStep, decided: Bool[Array, ""], t: Int[Array, ""], drawn: Draws
+) -> tuple[Option, Int[Array, ""]]:
+    """The lane's option with this step done, and the length to record: what was decided with this step; or where
+    options are open-ended, for how long the one was held that is over with it; 0 if none."""
+    option = hold.stepped(lane.option)
+    if not task.agent.extension.open_ended:
+        return option, jnp.where(decided, option.length, 0)
+    option = kept(task, acting(task, lane), option, step.obs, task.plan.epsilon(t, lane.episode), drawn)
+    over = step.terminated | step.truncated | (option.done >= option.length)
+    return option, jnp.where(over, option.done, 0)
 
 
 def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:

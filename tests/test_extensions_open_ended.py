@@ -84,7 +84,7 @@ CODEC = Codec.of(PlainRise(), "rise")
 TASK = Task(
     Agent(DoubleQ(hidden=(2,)), UntilMoved(MOVED, max_length=7)),
     Rise(),
-    Plan(epsilon=fixed(0.5), capacity=64, batch=4, learn_every=4),
+    Plan(epsilon=fixed(0.5), capacity=64, batch=4, learn_every=4, normalise_rewards=True),
 )
 
 
