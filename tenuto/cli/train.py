@@ -190,7 +190,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
     table = Table(title=title, title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
-    means: list[float] = []
+    means, dt = list[float](), run.job.given.dt
     with end_on_ctrl_c(), bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
@@ -199,7 +199,9 @@ def evaluate(command: Eval, words: list[str]) -> None:
             means.append(found["return"])
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
             numbers = f"{means[-1]:.{stats.digits(means)}f}", f"{found['steps']:.1f}", f"{found['decisions']:.1f}"
-            table.add_row(str(lane), verbatim(label), *numbers, f"{found['mean_length']:.2f}")
+            length = found["mean_length"]
+            held = f"{length:.2f}" + (f" ({length * dt:.3g} s)" if dt else "")
+            table.add_row(str(lane), verbatim(label), *numbers, held)
             progress.advance(task)
     console.print(table)
     if len(means) > 1:
@@ -212,10 +214,12 @@ def evaluate(command: Eval, words: list[str]) -> None:
 
 
 def plot(command: Plot, words: list[str]) -> None:
-    from tenuto.report import curves, figures, inside
+    from tenuto.report import curves, figures, frontier, inside
 
     figures.check(command.out)
-    if command.diagnostics:
+    if command.frontier:
+        frontier.draw(frontier.load(command.dirs, command.training), command.out)
+    elif command.diagnostics:
         figures.keep(inside.drawn(inside.load(command.dirs)), command.out)
     else:
         curves.draw(curves.load(command.dirs, command.training), command.out)
