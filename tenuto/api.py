@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, overload
 
 import gymnasium
 import jax
@@ -24,17 +25,18 @@ from tenuto import play
 from tenuto.agents import Agent
 from tenuto.console import bars, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import AbstractEnv
-from tenuto.errors import UserError
+from tenuto.envs.gym.spaces import OLD_GYM, is_of_old_gym
+from tenuto.errors import UserError, in_python
 from tenuto.plan import Plan
 from tenuto.policy import Policy
-from tenuto.runs import folders, rows, runner, trackers
+from tenuto.runs import folders, more, rows, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.layout import CHECKPOINT
 from tenuto.runs.records import Records
-from tenuto.runs.request import FIELDS, Asked, Request, help_of
+from tenuto.runs.request import FIELDS, Asked, Request, help_of, whole_number
 from tenuto.runs.runner import Progress
 from tenuto.runs.stopping import AbstractStop
-from tenuto.runs.trackers import AbstractTracker, Track
+from tenuto.runs.trackers import Track
 from tenuto.trainers.devices import in_full_precision, start_devices
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class Run(Sequence[Policy]):
     def __repr__(self) -> str:
         return f"<Run: {self.job.label}, {len(self)} lanes, in {self.folder}>"
 
+    @in_python()
     def save(self, folder: Path | str) -> Path:
         """Copy the run's folder; `tenuto.load` and the command line read it there. A folder that holds the same run,
         of an earlier call, is written over; one that holds anything else is refused, and nothing is lost."""
@@ -104,12 +107,38 @@ class Run(Sequence[Policy]):
             raise UserError(f"{said}: save it to another folder; until then the run is in {self.folder}") from None
         return target
 
+    @in_python()
+    def train_more(
+        self,
+        steps: int | str,
+        out: Path | str | None = None,
+        *,
+        track: Track = (),
+        callback: Callable[[Progress], Any] | None = None,
+        stop_when: AbstractStop | Sequence[AbstractStop] = (),
+        progress: bool = True,
+        keep_checkpoint: bool = False,
+    ) -> "Run":
+        """Go on for so many steps: another run, in a folder of its own; this one stays as it is. Hyper-parameters stay
+        as they were set for this run's length; an annealed learning rate goes on from its value for the new one."""
+        call = Longer(out, track, progress, keep_checkpoint, callback, stop_when)
+
+        def do(folder: Path) -> Job:
+            job, notes = more.prepare(self.folder, whole_number("steps", steps), folder, self._given)
+            for line in notes if progress else ():
+                say(line)
+            return _do(job, folder, call)
+
+        with in_full_precision():
+            return _in_folder(out, do)
+
     @overload
     def plot(self, file: Path | str, training: bool = ..., diagnostics: bool = ...) -> Path: ...
 
     @overload
     def plot(self, file: None = ..., training: bool = ..., diagnostics: bool = ...) -> "Figure": ...
 
+    @in_python()
     def plot(
         self, file: Path | str | None = None, training: bool = False, diagnostics: bool = False
     ) -> "Path | Figure":
@@ -128,6 +157,7 @@ class Run(Sequence[Policy]):
         figures.keep(figure, Path(file))
         return Path(file)
 
+    @in_python()
     def to_rows(self, of: str = "episodes") -> list[dict[str, Any]]:
         """The records as plain rows, a dict each: of `"episodes"`, `"evaluations"` or `"chunks"` (diagnostics), with
         the lane's number, its seed and its values of what was swept."""
@@ -141,6 +171,7 @@ class Run(Sequence[Policy]):
             raise UserError("a DataFrame needs the package pandas: pip install pandas, or use run.to_rows()") from None
         return pandas.DataFrame(self.to_rows(of))
 
+    @in_python()
     def evaluate(self, episodes: int = 10, env: Any = None) -> list[dict[str, Any]]:
         """Let each lane's policy play without exploration; for each lane its seed and swept values, and the mean
         `return`, `steps`, `decisions` and `mean_length` of its episodes. `env`: another environment with the same
@@ -185,6 +216,8 @@ class Call(Asked):
     the run: who goes on with an interrupted run says it again."""
     progress: bool = True
     """Whether to show a progress bar."""
+    keep_checkpoint: bool = False
+    """Keep the final state even if it takes more than 100 MB, so that `run.train_more` can go on from it."""
     name: str | None = None
     """What to call a composition in tables and figures."""
     i_know: bool = False
@@ -210,6 +243,17 @@ def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callab
     return decorate
 
 
+class Longer(NamedTuple):
+    """How a run goes on: the arguments of `Run.train_more`."""
+
+    out: Path | str | None
+    track: Track
+    progress: bool
+    keep_checkpoint: bool
+    callback: Callable[[Progress], Any] | None
+    stop_when: AbstractStop | Sequence[AbstractStop]
+
+
 @_taking(Call)
 def train(call: Call) -> Run:
     """Train an agent with several seeds side by side; the finished run, with a policy per lane.
@@ -218,26 +262,31 @@ def train(call: Call) -> Run:
     Ctrl-C stops cleanly and raises KeyboardInterrupt. Where JAX is not in use yet, it gets a device per CPU core and a
     compilation cache on disk, for the process; the precision of products is changed only while it trains.
     """
-    with in_full_precision():
+    with in_python(), in_full_precision():
         return _train(call)
 
 
 def _train(call: Call) -> Run:
     job = _job(call)
-    opened = trackers.open_trackers(call.track)
-    folder = Path(call.out) if call.out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
+    trackers.open_trackers(call.track)  # an error before there is a folder
+    return _in_folder(call.out, lambda folder: _do(job, folder, call))
+
+
+def _in_folder(out: Path | str | None, do: Callable[[Path], Job]) -> Run:
+    """The run that `do` leaves in this folder, or in a temporary one, which is removed with the run."""
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
     try:
-        _do(job, folder, opened, call)
-        run = Run(folder, job.given)
+        run = Run(folder, do(folder).given)
     except KeyboardInterrupt:
-        if call.out is None and not (folder / CHECKPOINT).exists():  # nothing was learned yet
+        if out is None and not (folder / CHECKPOINT).exists():  # nothing was learned yet
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if call.out is None:
+    if out is None:
         run._temporary = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
 
 
+@in_python()
 def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None = None) -> Run:
     """A finished run from its folder: `tenuto.load(folder)[0]` is the first lane's policy.
 
@@ -265,7 +314,7 @@ def _job(call: Call) -> Job:
     return resolve(Request(env=label, agent=agent, **asked), given)
 
 
-def _do(job: Job, folder: Path, opened: Sequence[AbstractTracker], call: Call) -> None:
+def _do(job: Job, folder: Path, call: "Call | Longer") -> Job:
     stop, rules = threading.Event(), call.stop_when
     with stop_on_ctrl_c(stop, exits=False), bars(call.progress) as bar:
         line = bar.add_task(f"{job.label}, {len(job.lanes)} lanes", total=1.0, note="compiling")
@@ -282,14 +331,16 @@ def _do(job: Job, folder: Path, opened: Sequence[AbstractTracker], call: Call) -
                 report=report,
                 note=say if call.progress else lambda text: None,
                 stop=stop.is_set,
-                track=opened,
+                track=call.track,
                 stop_when=[rules] if isinstance(rules, AbstractStop) else rules,
+                keep_bytes=math.inf if call.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
             same = "the same call" if call.out is not None else f"the same call with out={str(folder)!r}"
             say(f"Stopped; what was learned is kept in {folder}: {same} goes on where it stopped.")
             raise KeyboardInterrupt from None
         bar.update(line, completed=1.0)
+    return job
 
 
 def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
@@ -308,6 +359,8 @@ def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...
                 "pass a function that makes it, for example `lambda: MyEnv()`"
             )
         return f"python:{spec.id}{_digest(spec)}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
+    if is_of_old_gym(env):
+        raise UserError(f"{type(env).__name__} {OLD_GYM}")
     if not callable(env):
         raise UserError(
             f"{env!r} is no environment: pass a Gymnasium id, a function that makes an environment, or a compiled one"

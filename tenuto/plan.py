@@ -9,7 +9,7 @@ import optax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from tenuto.errors import UserError
+from tenuto.errors import UserError, demand_least
 from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
@@ -31,6 +31,9 @@ class Polyak(AbstractTarget):
     tau: float = 0.5
     delay: int = eqx.field(static=True, default=1)
 
+    def __check_init__(self) -> None:
+        demand_least(1, self, "delay")
+
     def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
         last = t // every - 1  # the number of the last update: a slow actor moved with every `delay`-th
         tau = self.tau if self.delay == 1 else jnp.where(last % self.delay == 0, self.tau, 0.0)
@@ -41,6 +44,9 @@ class Periodic(AbstractTarget):
     """A copy of the online network whenever the step clock passes a multiple of `period`."""
 
     period: int = 500
+
+    def __check_init__(self) -> None:
+        demand_least(1, self, "period")
 
     def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
         due = t // self.period > (t - every) // self.period
@@ -77,6 +83,8 @@ class Plan(eqx.Module):
             raise UserError(f"unknown precision '{self.precision}': use one of {', '.join(PRECISIONS)}")
         if self.lookahead < 0:
             raise UserError(f"a lookahead of {self.lookahead} steps: use 0 for targets of a span alone, or more")
+        demand_least(1, self, "learn_every", "batch", "extension_batch", "capacity")
+        demand_least(0, self, "warmup", "learning_starts", "evaluation_epsilon", "average")
 
     @property
     def first_update(self) -> int:

@@ -26,10 +26,15 @@ def double_q(online: Float[Array, " n"], target: Float[Array, " n"]) -> Float[Ar
     return target[jnp.argmax(online)]
 
 
-def error(kind: str, prediction: Array, goal: Array) -> Array:
-    """The loss of predictions that share a goal: Huber with threshold 1, or the plain square."""
+def check_error(kind: str) -> None:
+    """Raise an error unless there is such a loss."""
     if kind not in ERRORS:
         raise UserError(f"unknown loss '{kind}': use one of {', '.join(ERRORS)}")
+
+
+def error(kind: str, prediction: Array, goal: Array) -> Array:
+    """The loss of predictions that share a goal: Huber with threshold 1, or the plain square."""
+    check_error(kind)
     return ERRORS[kind](prediction, jnp.broadcast_to(goal, prediction.shape))
 
 

@@ -223,6 +223,7 @@ CHANGES: dict[str, Any] = {
     "evaluate_every": 100,
     "precision": "tensorfloat32",
     "paired": True,
+    "set": '{"plan.batch": 8}',
 }
 UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
 

@@ -8,6 +8,7 @@ from jaxtyping import Array
 
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction
+from tenuto.errors import demand_least
 from tenuto.spaces import AbstractContinuous
 from tenuto.types import Nets, ObsSize, Span
 
@@ -16,6 +17,9 @@ class AbstractActorCritic(AbstractAction):
     """Its networks have a part `critic`; the least of the critics' values counts."""
 
     explores = False  # every choice is a little random, none more than the others
+
+    def __check_init__(self) -> None:
+        demand_least(1, self, "hidden", "critics")
 
     @property
     @abstractmethod

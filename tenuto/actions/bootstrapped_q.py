@@ -7,6 +7,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction, Lesson
+from tenuto.errors import demand_least
+from tenuto.own import PYTHON, Maker, OwnNetwork
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, ObsSize, Span
 
@@ -23,8 +25,17 @@ class BootstrappedQ(AbstractAction):
     init_weights: str = eqx.field(static=True, default="uniform")
     error: str = eqx.field(static=True, default="huber")
     keep: float = eqx.field(static=True, default=0.5)  # probability that a head learns from a sample
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # each head: one's own (`own.py`)
+
+    def __check_init__(self) -> None:
+        td.check_error(self.error)
+        nets.check_init(self.init_weights)
+        demand_least(1, self, "hidden", "heads")
 
     def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
+        if (make := self.net) is not None:
+            return nets.Ensemble(lambda k: OwnNetwork(make, obs_size, choices.n, k), self.heads, key)
+
         def heads(size: int, key: Array) -> nets.Ensemble:
             sizes = (size, *self.hidden, choices.n)
             return nets.Ensemble(lambda k: nets.MLP(sizes, k, self.init_weights), self.heads, key)

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from tenuto.runs.request import SCALARS, Asked, flag
+from tenuto.runs.request import SCALARS, Amount, Asked, flag
 
 # Flags that take several values, none of which has a comma in it.
 LISTS = (
@@ -30,7 +30,27 @@ class List:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(Asked):
+class Training(Asked):
+    """Flags of a run that are no part of what it is."""
+
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+    track: list[str] = dataclasses.field(default_factory=list)
+    """Where else the numbers go: tensorboard (a curve per lane), wandb (a run for each group of seeds, with their
+    means; WANDB_PROJECT names the project, WANDB_MODE=offline works), wandb-lanes (a run for each lane)."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
+    keep_checkpoint: bool = False
+    """Keep the final state (final.npz) even if it takes more than 100 MB, so that `tenuto resume DIR --more-steps` can
+    go on from it. A smaller one is always kept."""
+    i_know: bool = False
+    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(Training):
     """Train an agent with many seeds, all in one compiled program.
 
     Lists of values are crossed: `--lam -2 0 2 --seeds 20` trains 60 lanes side by side. Ctrl-C stops cleanly;
@@ -48,24 +68,40 @@ class Train(Asked):
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same run."""
-    checkpoint_seconds: float = 30.0
-    """Least time between two checkpoints; 0 saves after every chunk."""
-    track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go: tensorboard (a curve per lane), wandb (a run for each group of seeds, with their
-    means; WANDB_PROJECT names the project, WANDB_MODE=offline works), wandb-lanes (a run for each lane)."""
-    stop_at: float | None = None
-    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
-    patience: int | None = None
-    """Finish the run after so many evaluations in a row without a better mean return."""
-    i_know: bool = False
-    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Show(Training):
+    """Show what `tenuto train` with the same flags would do, or what a run has done: the agent, the plan with every
+    number, lanes, budget, evaluations, the sizes of networks, and the memory it takes. Nothing is trained.
+
+    Each field is shown as `--set` takes it.
+
+    Example: tenuto show --env CartPole-v1 --agent ute --set plan.batch=128
+    """
+
+    does: ClassVar[str] = "tenuto.cli.show:show"
+
+    dir: Annotated[Path | None, tyro.conf.Positional] = None
+    """The folder of a run, in place of all flags."""
+    env: list[str] = dataclasses.field(default_factory=list)
+    """Environment(s), as `tenuto train` takes them."""
+    agent: str | None = None
+    """Agent, as `tenuto train` takes it."""
+    out: Path | None = None
+    """The folder that `tenuto train` would use: it is looked into, and nothing is written."""
+    json: bool = False
+    """As JSON."""
 
 
 @dataclasses.dataclass
 class Resume:
     """Go on with a run that was stopped; on a CPU bit for bit as if it had not been.
 
+    With --more-steps go on with a finished run: the longer one is another, in a folder of its own.
+
     Example: tenuto resume runs/ute
+    Example: tenuto resume runs/cartpole --more-steps 50k --out runs/cartpole-longer
     """
 
     does: ClassVar[str] = "tenuto.cli.train:resume"
@@ -80,6 +116,13 @@ class Resume:
     """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
     patience: int | None = None
     """Finish the run after so many evaluations in a row without a better mean return."""
+    more_steps: Amount = None
+    """Train a finished run for so many steps more. Its hyper-parameters stay as they are; an annealed learning rate
+    goes on from its value for the new number of steps."""
+    out: Path | None = None
+    """Folder for the run with --more-steps."""
+    keep_checkpoint: bool = False
+    """Keep the final state even if it takes more than 100 MB."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
     i_know: bool = False
@@ -107,6 +150,35 @@ class Eval:
     """Film one episode of the best of these lanes: an .mp4 or a .gif (`tenuto doctor` says what to install)."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
+
+
+@dataclasses.dataclass
+class Export:
+    """Take a trained policy away, to where tenuto is not: to a robot, into another program.
+
+    An .npz is read by `numpy_policy.py`, a single file that needs NumPy only: it decides as the trained policy does.
+    `--with-code` puts it beside. An .onnx is for everything that reads ONNX (it needs the extra `onnx`, and
+    a policy that draws no random numbers); it maps a batch `obs` to `action` and `length`.
+
+        import numpy_policy
+        policy = numpy_policy.load("policy.npz")
+        action, length = policy.decide(obs)
+
+    Example: tenuto export runs/cartpole --lane 0 --out policy.npz --with-code
+    """
+
+    does: ClassVar[str] = "tenuto.cli.export:export"
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+    lane: int = 0
+    """The lane whose policy is taken, counted from 0; `tenuto eval` shows which is best."""
+    best: bool = False
+    """Take the lane's networks as of its best evaluation, in place of its last ones."""
+    out: Path = Path("policy.npz")
+    """The file: .npz or .onnx."""
+    with_code: bool = False
+    """Copy numpy_policy.py into the folder of an .npz."""
 
 
 @dataclasses.dataclass
@@ -295,7 +367,7 @@ class Sweep:
     """What to search: a TOML file."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same sweep."""
-    trials: int | None = None
+    trials: Amount = None
     """Trials of random and optuna, in place of the file's number."""
     where: Where = dataclasses.field(default_factory=Where)
     i_know: bool = False
@@ -311,7 +383,7 @@ class ReproduceFlags:
 
     out: Path
     """Folder for the results."""
-    seeds: int | None = None
+    seeds: Amount = None
     """Seeds per cell; by default as many as the paper has: 20, on Atari 7. On MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
     """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
@@ -406,7 +478,7 @@ class ReproduceAtari(GamesFlags):
     games: list[str] | None = None
     """Games, as ale-py names them: road_runner, ms_pacman; by default the paper's 12. Other
     games have no published numbers."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps (of 4 frames) that each lane is trained for; by default the paper's 2,500,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, unless other
@@ -430,7 +502,7 @@ class ReproduceMinatar(GamesFlags):
     """Hyper-parameters: there is only `standard`."""
     games: list[str] | None = None
     """Of breakout, asterix, freeway, seaquest and space_invaders; by default all."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps that each lane is trained for; by default 2,000,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on breakout, of main only ddqn and ute, unless other
@@ -453,7 +525,7 @@ class ReproduceZoo(ReproduceFlags):
 
     name: ClassVar[str] = "zoo"
 
-    seeds: int | None = None
+    seeds: Amount = None
     """Seeds per cell; by default 10, on MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["standard"])
     """Hyper-parameters: there is only `standard`."""
@@ -465,7 +537,7 @@ class ReproduceZoo(ReproduceFlags):
     agents: list[str] | None = None
     """Agents: ddqn, temporl, ez-greedy, ute, ute-adaptive, full-ensemble; for continuous actions sac and ute-sac. By
     default all."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps that each lane is trained for; by default each problem's own number."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed of ddqn and ute on CartPole-v1, unless other flags are
@@ -535,8 +607,10 @@ class Reproduce:
 Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Show, tyro.conf.subcommand("show")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
@@ -550,15 +624,18 @@ Command = (
 
 
 def separated(words: list[str]) -> list[str]:
-    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`."""
-    out, flag = [], ""
+    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`; and what several --set
+    say as one, at the end."""
+    out, assigned, flag = [], list[str](), ""
     for word in words:
         name, _, value = word.partition("=")
-        if name in LISTS and "," in value:
+        flag = name if word.startswith("--") else flag
+        if flag == "--set":
+            assigned += [word] if name != flag else [value] if value else []
+        elif name in LISTS and "," in value:
             out += [name, *value.split(",")]
-        elif flag in LISTS and "," in word:
+        elif flag in LISTS and name != flag and "," in word:
             out += [part for part in word.split(",") if part]
         else:
             out.append(word)
-        flag = name if word.startswith("--") else flag
-    return out
+    return [*out, "--set", *assigned] if assigned else out

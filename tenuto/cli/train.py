@@ -12,12 +12,12 @@ import numpy as np
 from rich.table import Table
 
 from tenuto import extras, play
-from tenuto.api import load
+from tenuto.api import Run
 from tenuto.cli.commands import Eval, Merge, Plot, Resume, Train
 from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import registry
 from tenuto.errors import UserError
-from tenuto.runs import folders, needs, runner, trackers
+from tenuto.runs import folders, more, needs, runner, trackers
 from tenuto.runs import merge as merging
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.request import FIELDS, Request
@@ -30,19 +30,30 @@ def train(command: Train, words: list[str]) -> None:
 
 
 def resume(command: Resume, words: list[str]) -> None:
-    job = folders.load_job(command.dir, Given(unlimited=command.i_know))
-    if folders.finished(command.dir) and not left_to_do(command.dir):
-        raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
+    given, folder = Given(unlimited=command.i_know), command.dir
+    job = folders.load_job(folder, given)
     if not command.trust:
-        refuse_imports(job, command.dir)
-    do_job(job, command.dir, command)
+        refuse_imports(job, folder)
+    if (command.more_steps is None) != (command.out is None):
+        raise UserError("--more-steps needs a folder of its own, --out: a finished run is never changed")
+    if command.more_steps is not None and command.out is not None:
+        folder = command.out
+        job, notes = more.prepare(command.dir, command.more_steps, folder, given)
+        for line in notes:
+            say(line)
+    elif folders.finished(folder) and not left_to_do(folder):
+        raise UserError(
+            f"{folder} is finished, there is nothing to resume: its results are in summary.json; --more-steps trains "
+            "it for longer"
+        )
+    do_job(job, folder, command)
 
 
-def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
+def do_job(job: Job, folder: Path, asked: Train | Resume) -> None:
     """Run a job with a progress bar, then draw its figures and show its summary."""
-    if command.checkpoint_seconds < 0:
-        raise UserError(f"--checkpoint-seconds must be at least 0, not {command.checkpoint_seconds:g}")
-    opened, rules = trackers.open_trackers(command.track), rules_of(command)
+    if asked.checkpoint_seconds < 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {asked.checkpoint_seconds:g}")
+    opened, rules = trackers.open_trackers(asked.track), rules_of(asked)
     begun = folders.unfinished(folder)
     if not folders.check(job, folder):
         folders.make_folder(folder)
@@ -69,9 +80,10 @@ def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
                 report=lambda now: show_progress(progress, task, now, job),
                 note=say,
                 stop=stop.is_set,
-                checkpoint_seconds=command.checkpoint_seconds,
+                checkpoint_seconds=asked.checkpoint_seconds,
                 track=opened,
                 stop_when=rules,
+                keep_bytes=math.inf if asked.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
@@ -81,10 +93,10 @@ def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
     show_summary(job, summary, folder)
 
 
-def rules_of(command: Train | Resume) -> list[AbstractStop]:
+def rules_of(asked: Train | Resume) -> list[AbstractStop]:
     """When to finish the run before its budget is spent."""
-    at = [] if command.stop_at is None else [Threshold(command.stop_at)]
-    return at + ([] if command.patience is None else [NoImprovement(command.patience)])
+    at: list[AbstractStop] = [] if asked.stop_at is None else [Threshold(asked.stop_at)]
+    return at if asked.patience is None else [*at, NoImprovement(asked.patience)]
 
 
 def join(command: Merge, words: list[str]) -> None:
@@ -136,6 +148,7 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report.tables import verbatim
 
     measure, title, caption = runner.headline(job)
+    caption += f"; {stats.interval_words(stats.TABLES, map(len, job.groups().values()))}"
     scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
         title=verbatim(f"{job.label}, setting {job.request.setting}: {title}", "table.title"),
@@ -165,7 +178,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
     if command.video is not None:
         play.check(command.video)
-    run = load(command.dir)
+    run = Run(command.dir)
     if not command.trust:
         refuse_imports(run.job, command.dir)
     run = run.best if command.best else run

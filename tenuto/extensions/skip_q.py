@@ -7,7 +7,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
+from tenuto.errors import demand_least
 from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.own import PYTHON, Maker, OwnNetwork
 from tenuto.spaces import AbstractSpace
 from tenuto.types import Nets, ObsSize, Span
 
@@ -21,9 +23,17 @@ class SkipQ(AbstractLearnedExtension):
     after: tuple[int, ...] = eqx.field(static=True, default=())
     error: str = eqx.field(static=True, default="huber")
     epsilon_greedy: bool = eqx.field(static=True, default=True)
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # a network of one's own (`own.py`)
+
+    def __check_init__(self) -> None:
+        td.check_error(self.error)
+        demand_least(1, self, "before", "after")
+        demand_least(0, self, "embed")
 
     def init(self, obs_size: ObsSize, actions: AbstractSpace, key: Array) -> Nets:
-        def make(size: int, k: Array) -> nets.OptionNet:
+        def make(size: int, k: Array) -> nets.AbstractNetwork:
+            if self.net is not None:
+                return OwnNetwork(self.net, size + actions.code_size, self.max_length, k)
             shape: Any = {"before": self.before, "embed": self.embed, "after": self.after}
             return nets.OptionNet(size, actions.code_size, self.max_length, k, **shape)
 

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
+from tenuto.errors import demand_least
 from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.own import PYTHON, Maker, OwnNetwork
 from tenuto.spaces import AbstractSpace
 from tenuto.types import Nets, ObsSize, Span
 
@@ -32,6 +34,13 @@ class Uncertain(AbstractLearnedExtension):
     epsilon_greedy: bool = eqx.field(static=True, default=False)
     init_weights: str = eqx.field(static=True, default="uniform")
     one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share the embedding of the choice
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # each head: one's own (`own.py`)
+
+    def __check_init__(self) -> None:
+        td.check_error(self.error)
+        nets.check_init(self.init_weights)
+        demand_least(1, self, "heads", "before", "after", "shared")
+        demand_least(0, self, "embed")
 
     def with_heads(self, heads: int) -> Self:
         return dataclasses.replace(self, heads=heads)
@@ -41,6 +50,8 @@ class Uncertain(AbstractLearnedExtension):
         shape: Any = {"embed": self.embed, "after": self.after, "init": self.init_weights}
 
         def make(size: int, key: Array) -> nets.AbstractNetwork:
+            if (own := self.net) is not None:
+                return nets.Ensemble(lambda k: OwnNetwork(own, size + code_size, J, k), self.heads, key)
             if self.one_embedding:
                 return nets.SharedEmbedding(size, code_size, J, self.heads, key, **shape)
             if self.shared:

@@ -67,12 +67,12 @@ def drawn(curves: Mapping[str, Curve], title: str = "") -> "Figure":
         for number, (name, curve) in enumerate(curves.items()):
             figures.plot_band(axis, curve.at, getattr(curve, field), name, number, measure=measure)
         figures.over_steps(axis)
-        axis.set_title(label, fontsize=10)
+        axis.set_ylabel(label)
         figures.tidy(axis)
     grid[0, 2].set_ylim(0, 1.05)
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     evaluated = next(iter(curves.values())).evaluated
-    seeds = sorted({len(curve.returns) for curve in curves.values()})
     episodes = "evaluations without exploration" if evaluated else "training episodes"
-    about = f"{episodes}; 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds"
+    seeds = stats.interval_words(stats.CURVES, [len(curve.returns) for curve in curves.values()])
+    about = f"{episodes}; {seeds}"
     return figures.headed(figure, f"{title}: {about}" if title else about)

@@ -15,6 +15,7 @@ import numpy as np
 from tenuto.runs import storage
 
 CHECKPOINT = "checkpoint.npz"
+FINAL = "final.npz"  # the last checkpoint of a finished run, from which a longer one can go on
 MOST_STEPS = 2**31 - 1  # of a clock
 # (last version, pattern of its arrays' names, their names now)
 ARRAYS: tuple[tuple[int, str, str], ...] = (

@@ -17,6 +17,8 @@ from tenuto.errors import legible
 from tenuto.runs.records import Records
 from tenuto.runs.trackers import AbstractTracker
 
+FILES = ("metrics.jsonl", "metrics.csv")
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -156,7 +158,7 @@ class Metrics:
         trackers: Sequence[AbstractTracker] = (),
         lengths: int = 0,
     ):
-        self._lines, self._table = folder / "metrics.jsonl", folder / "metrics.csv"
+        self._lines, self._table = (folder / name for name in FILES)
         self._lanes, self._frames, self._trackers = lanes, frames, trackers
         self._lengths = lengths  # for which there are option values
         self._chunks = 0  # written so far

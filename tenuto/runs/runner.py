@@ -21,7 +21,7 @@ from tenuto.envs.gym.atari import Atari
 from tenuto.errors import UserError, legible
 from tenuto.runs import folders, layout, needs, records, stopping, storage, trackers
 from tenuto.runs.jobs import Job
-from tenuto.runs.layout import CHECKPOINT, Checkpoint
+from tenuto.runs.layout import CHECKPOINT, FINAL, Checkpoint
 from tenuto.runs.metrics import Metrics, finite_or_none, last_step, over_lanes, per_lane
 from tenuto.runs.records import NOTHING, Records
 from tenuto.runs.snapshots import Snapshots
@@ -37,6 +37,7 @@ CHUNK_ON_HOST = 500  # and no more steps than this where environments may be slo
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # after which a chunk of slow environments may end
+KEPT_BYTES = 100e6  # of a final state: larger ones are kept only if asked for
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 BEST_RETURN, BEST_STEP = "evaluation", "step"  # names of arrays beside the networks in best.npz
 
@@ -66,12 +67,13 @@ def run(
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     track: Track = (),
     stop_when: Sequence[AbstractStop] = (),
+    keep_bytes: float = 0,
 ) -> dict[str, Any]:
     """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read.
 
     `report` is called after every chunk, `note` with lines for the user (also in log.txt). Where `report` returns
     False, or a rule of `stop_when` has a reason, the run is finished there, and the summary says why; `stop` interrupts
-    it, to go on later.
+    it, to go on later. The final state is kept, for a longer run to go on from, if it has at most `keep_bytes`.
     """
     opened = trackers.open_trackers(track)
     if stop_when and not job.request.evaluate_every:
@@ -82,7 +84,8 @@ def run(
         with folders.alone_in(folder), contextlib.ExitStack() as closing:
             folders.claim(job, folder)
             if not folders.finished(folder):  # another process may have ended it a moment ago
-                course = Course(job, folder, devices, _logged(folder, note), stop, checkpoint_seconds, opened, closing)
+                told = _logged(folder, note)
+                course = Course(job, folder, devices, told, stop, checkpoint_seconds, opened, keep_bytes, closing)
                 return course.run(report, stop_when)
     if folders.left_over(folder):  # the process was killed before it could remove it
         with contextlib.suppress(UserError), folders.alone_in(folder):  # or is about to
@@ -106,9 +109,11 @@ class Course:
         stop: Callable[[], bool],
         checkpoint_seconds: float,
         opened: Sequence[AbstractTracker],
+        keep_bytes: float,
         closing: contextlib.ExitStack,
     ):
         self._job, self._folder, self._note, self._stop = job, folder, note, stop
+        self._keep_bytes = keep_bytes
         self._digest = folders.config_digest(folder)  # of what was claimed, whatever becomes of the file
         self._seconds = checkpoint_seconds
         self._program = open_program(job, devices)
@@ -125,7 +130,8 @@ class Course:
         self._metrics.keep(len(self._kept["clock"]))
         self._seen = self._kept["count"]
         self._overflown = self._kept.overflown(int(self._seen.max()))
-        self._clock, self._speed = Clock(before), Speed(len(job.lanes), self._program.t)
+        self._clock, self._told = Clock(before), set[str]()
+        self._speed = Speed(len(job.lanes), self._program.t)
         self._snapshots = Snapshots(job, folder, self._digest, self._program.t, self._share())
         self._saved, self._pause = time.monotonic(), checkpoint_seconds
 
@@ -141,6 +147,7 @@ class Course:
                 self._metrics.write(self._kept, **speed)
                 self._note_divergence()
                 self._note_overflow()
+                self._note_oddities()
                 self._snapshots.take(self._program, self._share())
                 goes_on = report(self._progress(speed))
                 reason = "" if evaluation is None else stopping.first_reason(stop_when, self._kept)
@@ -171,6 +178,9 @@ class Course:
         if not reason and not is_done(self._job, self._kept, self._program):
             self._save()
             raise Interrupted(self._folder)
+        goes_on = self._keep_bytes and self._job.budget.unit == STEPS  # see `more.py`
+        if goes_on and needs.bytes_of(self._program.state_shape()) <= self._keep_bytes:
+            save(self._program, self._folder, self._digest, self._kept, self._best, self._clock.seconds, FINAL)
         self._best.write(self._folder, self._digest)
         networks, device = storage.leaves_of(self._program.networks()), jax.local_devices()[0].device_kind
         seconds = self._clock.seconds
@@ -196,6 +206,13 @@ class Course:
         for lane in np.flatnonzero(self._kept["diverged"] == self._program.t).tolist():
             line = f"Lane {lane} {self._job.lanes[lane]} diverged: its parameters are not finite. The others go on."
             self._note(line)
+
+    def _note_oddities(self) -> None:
+        """Tell once what the program has seen."""
+        for line in dict.fromkeys(self._program.notes()):
+            if line not in self._told:
+                self._note(line)
+            self._told.add(line)
 
     def _note_overflow(self) -> None:
         """Name the lanes with a first return that is not finite: in JSON, what is computed from it is null."""
@@ -312,6 +329,8 @@ def begin_or_resume(job: Job, program: Program, folder: Path, config: str) -> tu
     of config.json."""
     path, by_steps = folder / CHECKPOINT, job.budget.unit == STEPS
     if not path.exists():
+        if job.request.planned:
+            raise UserError(f"there is no checkpoint in {folder}, which goes on with another run: go on with it again")
         program.begin()
         empty = Records.empty(program.lanes, program.max_length, program.places)
         return empty, Best(by_steps, {}), 0.0, _lost_note(folder)
@@ -334,12 +353,14 @@ def _lost_note(folder: Path) -> list[str]:
     return [f"There is no checkpoint in {folder}, though the run had reached step {reached:,}: it begins again."]
 
 
-def save(program: Program, folder: Path, config: str, kept: Records, best: Best, seconds: float) -> None:
+def save(
+    program: Program, folder: Path, config: str, kept: Records, best: Best, seconds: float, name: str = CHECKPOINT
+) -> None:
     """Write a checkpoint, except before the first step."""
     if program.t:
         state = storage.leaves_of(program.state())
         found = Checkpoint(state, kept.arrays(), program.journal(), best.arrays, program.t, seconds)
-        found.write(folder / CHECKPOINT, config)
+        found.write(folder / name, config)
 
 
 def share_done(job: Job, kept: Records, t: int) -> float:

@@ -277,6 +277,10 @@ class CompiledProgram:
         self.t = t
         return []
 
+    def notes(self) -> list[str]:
+        """Nothing: compiled environments are not watched."""
+        return []
+
     def close(self) -> None:
         """There are no environments outside to close."""
 

@@ -222,6 +222,10 @@ class HostProgram:
             for lane in lost
         ]
 
+    def notes(self) -> list[str]:
+        """What was odd about the environments so far."""
+        return list(self._envs.notes)
+
     def close(self) -> None:
         """Close the environments."""
         for envs in (self._envs, self._evaluation_envs):

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTreeDef
 
-from tenuto import loop, recorded
+from tenuto import loop, own, recorded
 from tenuto.envs.gym.vector import Observed
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
@@ -225,7 +225,8 @@ def _moving(lanes: Lane) -> Lane:
 def in_lower_precision(tasks: Task, brain: Brain) -> Brain:
     """For each leaf, whether it is a large matrix that is multiplied in bfloat16."""
     lower = tasks.plan.dtype == jnp.bfloat16
-    in_float32 = set(map(id, last_layers((brain.action, brain.extension))))
+    acting = brain.action, brain.extension
+    in_float32 = set(map(id, [*last_layers(acting), *own.weights_of(acting)]))
     return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE_MATRIX and id(x) not in in_float32, brain)
 
 

@@ -110,6 +110,9 @@ class Interleaved:
             begun += group.lanes
         return notes
 
+    def notes(self) -> list[str]:
+        return [line for group in self._groups for line in group.notes()]
+
     def close(self) -> None:
         for group in self._groups:
             group.close()

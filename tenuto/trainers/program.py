@@ -103,6 +103,9 @@ class Program(Protocol):
     def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
         """Go on from a checkpoint made at step t. The notes returned name what could not be restored."""
 
+    def notes(self) -> list[str]:
+        """What was odd about the environments so far, but no reason to stop."""
+
     def close(self) -> None:
         """Close the environments."""
 

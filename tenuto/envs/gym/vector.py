@@ -21,6 +21,10 @@ from tenuto.errors import UserError
 TRAINING, EVALUATING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
 LONGEST_EPISODE = 10_000  # steps of an evaluation: a greedy policy may never come to an end
 SHORTEST_CUT = 500  # steps at least, wherever an episode without a time limit is cut in an evaluation
+# The API of the package gym, which gymnasium's has taken the place of.
+FOUR = "expected 5, got 4"  # how Python tells that a step gave too few values
+OLD_STEP = ": in gymnasium's API step() returns (observation, reward, terminated, truncated, info)"
+OLD_RESET = ": in gymnasium's API it takes seed= and options=, and returns (observation, info)"
 LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
 
 
@@ -38,6 +42,7 @@ class AbstractVectorEnv(ABC):
     """One environment per lane. Actions are sent, and their results received later: the caller may compute between."""
 
     _sent: np.ndarray | None = None
+    notes: Sequence[str] = ()  # for the user: what was odd so far, but no reason to stop
 
     @property
     def longest_episode(self) -> int:
@@ -109,6 +114,7 @@ class PerLane(AbstractVectorEnv):
     ):
         self._codec, self._seeds, self._stream, self._longest = codec, list(seeds), stream, longest
         self._envs: list[gymnasium.Env] = []
+        self.notes = codec.notes
         try:
             for _ in seeds:
                 self._envs.append(make())
@@ -136,7 +142,8 @@ class PerLane(AbstractVectorEnv):
             try:
                 seen, gain, terminated[lane], truncated[lane], _ = env.step(copies[lane])
             except Exception as problem:
-                raise LaneError(lane, _describe("step()", problem, f"action {converted[lane]!r}")) from problem
+                told = _describe("step()", problem, f"action {converted[lane]!r}")
+                raise LaneError(lane, told + (OLD_STEP if FOUR in str(problem) else "")) from problem
             obs[lane] = self._read(lane, seen)
             reward[lane] = _number(lane, gain)
         if self._longest is not None:
@@ -205,10 +212,13 @@ class PerLane(AbstractVectorEnv):
     def _begin(self, lane: int, episode: int) -> np.ndarray:
         try:
             try:
-                raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
+                found: Any = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
             except Exception as problem:
-                raise LaneError(lane, _describe("reset(seed=...)", problem)) from problem
-            return self._read(lane, raw)
+                told = _describe("reset(seed=...)", problem)
+                raise LaneError(lane, told + (OLD_RESET if "argument 'seed'" in str(problem) else "")) from problem
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise LaneError(lane, f"reset() returned {type(found).__name__}{OLD_RESET}")
+            return self._read(lane, found[0])
         except LaneError as problem:
             problem.episode = episode
             raise
@@ -247,7 +257,7 @@ class NativeVector(AbstractUnsaved):
         self, make: Callable[[int], gymnasium.vector.VectorEnv], codec: Codec, seeds: Sequence[int], stream: int
     ):
         super().__init__(seeds, stream)
-        self._codec = codec
+        self._codec, self.notes = codec, codec.notes
         self._envs = make(len(seeds))
         modes = gymnasium.vector.AutoresetMode
         self._mode = self._envs.metadata.get("autoreset_mode")
@@ -314,7 +324,7 @@ class NativeVector(AbstractUnsaved):
 
 def _number(lane: int, gain: SupportsFloat) -> float:
     try:
-        number = float(gain)
+        number = float("no number" if isinstance(gain, str) else gain)
     except (TypeError, ValueError):
         raise LaneError(lane, f"the reward is {gain!r}, not a number") from None
     if not abs(number) <= np.finfo(np.float32).max:  # so that NaN is refused too
