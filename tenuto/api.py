@@ -268,7 +268,7 @@ def train(call: Call) -> Run:
 
 def _train(call: Call) -> Run:
     job = _job(call)
-    trackers.open_trackers(call.track)  # an error before there is a folder
+    trackers.open_trackers(call.track)  # what is wrong with them is an error before a folder is made
     return _in_folder(call.out, lambda folder: _do(job, folder, call))
 
 

@@ -57,6 +57,7 @@ class Plan(eqx.Module):
     """Numbers one could sweep are leaves; what changes the program (sizes, clocks) is static."""
 
     gamma: float = 0.99
+    decision_price: float | None = None  # subtracted from the reward at each decision; None: there is none
     learning_rate: float = 5e-4
     epsilon: Schedule = linear(1.0, 0.001, 10_000)
     target: AbstractTarget = Periodic(500)
@@ -85,6 +86,8 @@ class Plan(eqx.Module):
             raise UserError(f"a lookahead of {self.lookahead} steps: use 0 for targets of a span alone, or more")
         demand_least(1, self, "learn_every", "batch", "extension_batch", "capacity")
         demand_least(0, self, "warmup", "learning_starts", "evaluation_epsilon", "average")
+        if self.decision_price is not None and self.lookahead > 1:
+            raise UserError(f"a lookahead of {self.lookahead} steps beside a decision price: use 0 or 1")
 
     @property
     def first_update(self) -> int:

@@ -59,12 +59,13 @@ def play(
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
         stepwise.reset()
-        total, steps, lengths, over = 0.0, 0, [], False
+        total, steps, over = 0.0, 0, False
+        lengths: list[int] = []
         watch(Moment(env, obs))
         while not over and steps < longest:
             action = stepwise(obs)
             length, done = stepwise.following
-            lengths += [length] if done == 1 else []
+            lengths = [*lengths, length] if done == 1 else [*lengths[:-1], length]  # an open-ended one grows
             obs, reward, terminated, truncated, _ = env.step(action)
             total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
             watch(Moment(env, obs, action, length, done, float(reward)))

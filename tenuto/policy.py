@@ -1,11 +1,13 @@
 """A policy: the networks of a trained lane, which decide an action and its length, or act step by step."""
 
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tenuto import loop
@@ -26,6 +28,21 @@ def _decide_best(task: Task, networks: Networks, obs: Any, key: Any, clock: Any)
         return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
     return jax.vmap(one)(obs, jax.random.split(key, len(obs)))
+
+
+@jax.jit
+def _follow_best(task: Task, networks: Networks, option: Option, obs: Any, key: Any, clock: Any) -> Option:
+    """The option to follow after each observation of a batch."""
+
+    def one(option: Option, obs: Any, key: Any) -> Option:
+        return loop.follow_best(task, networks, option, obs, loop.draw(task, key, clock))[0]
+
+    return jax.vmap(one)(option, obs, jax.random.split(key, len(obs)))
+
+
+@partial(jax.jit, static_argnums=1)
+def _no_options(task: Task, num: int) -> Option:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num, *jnp.shape(x))), loop.no_option(task))
 
 
 class Policy:
@@ -68,7 +85,8 @@ class Policy:
 
     def decide(self, obs: Any) -> tuple[Any, Any]:
         """The action on this observation, and the number of steps to hold it. Of a batch of observations, as vector
-        environments give them, arrays of both; each size of batch is compiled once."""
+        environments give them, arrays of both; each size of batch is compiled once. Where options are open-ended, these
+        are their first steps: `as_stepwise` goes on with them for as long as the policy says."""
         rows, many = self.read_rows(obs)
         actions, lengths = self._decide(np.stack(rows))
         return (np.stack(actions), lengths) if many else (actions[0], int(lengths[0]))
@@ -129,7 +147,19 @@ class Policy:
         with jax.default_matmul_precision("float32"):  # as in training, whatever the user has set
             option = _decide_best(self.task, self._networks, obs, self._key, np.int32(self._calls))
         self._calls += 1
-        return [self._own_action(action) for action in np.asarray(option.action)], np.asarray(option.length)
+        return self._decoded(option.action), np.asarray(option.length)
+
+    def _decoded(self, actions: Any) -> list[Any]:
+        return [self._own_action(action) for action in np.asarray(actions)]
+
+    def _follow(self, obs: np.ndarray, held: Held) -> Held:
+        """The open-ended options held after these observations: those of before, or new ones."""
+        option = _no_options(self.task, len(obs)) if held.option is None else held.option
+        option = option._replace(length=jnp.asarray(held.length), done=jnp.asarray(held.done))
+        with jax.default_matmul_precision("float32"):
+            option = _follow_best(self.task, self._networks, option, obs, self._key, np.int32(self._calls))
+        self._calls += 1
+        return Held(self._decoded(option.action), np.array(option.length), np.array(option.done), option)
 
 
 class Stepwise:
@@ -172,6 +202,10 @@ class Stepwise:
     def _advance(self, rows: list[np.ndarray], held: Held | None) -> Held:
         """The options held after a step on these observations."""
         held = Held.idle([None] * len(rows)) if held is None else held
+        if self.policy.task.agent.extension.open_ended:
+            held = self.policy._follow(np.stack(rows), held)
+            self.decisions += int((held.done == 0).sum())
+            return held.stepped()
         due = held.left == 0
         if due.any():  # all rows are decided: another number of rows would compile another program
             held = held.follow(due, *self.policy._decide(np.stack(rows)))

@@ -54,12 +54,18 @@ def test_python_in_the_documents_runs(page: Path, capsys: pytest.CaptureFixture[
         assert re.fullmatch(r"push (left|right) for \d+ steps\n", capsys.readouterr().out)
 
 
+FEW = {  # of what an example trains, each program compiled once
+    "compare_agents": {"agents": ("ute", "ddqn")},
+    "delivery": {"durations": (True,)},
+    "tank": {"extensions": ("act or repeat",)},
+}
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]):
     seen = runpy.run_path(str(example))
-    few = {"agents": ("ute", "ddqn")} if example.stem == "compare_agents" else {}
-    seen["main"](steps=STEPS, seeds=2, **few)
+    seen["main"](steps=STEPS, seeds=2, **FEW.get(example.stem, {}))
     assert capsys.readouterr().out.strip()
 
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction
@@ -46,6 +46,9 @@ class AbstractActorCritic(AbstractAction):
             return nets.Ensemble(lambda k: nets.MLP(sizes, k), self.critics, key)
 
         return nets.reading(obs_size, critics, key)
+
+    def worth(self, n: Nets, obs: Array, choice: Array, choices: AbstractContinuous) -> Float[Array, ""]:
+        return n.critic(obs, choices.encode(choice)).min()
 
     def critic_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
         """How wrong each critic is about the span's choice."""

@@ -67,6 +67,9 @@ class BootstrappedQ(AbstractAction):
         """The heads' mean value: the target that an extension policy learns from."""
         return td.double_q(q(obs).mean(0), target(obs).mean(0))
 
+    def worth(self, q: Nets, obs: Array, choice: Array, choices: Discrete) -> Float[Array, ""]:
+        return q(obs).mean(0)[choice]
+
     def times(self, q: Nets, factor: Float[Array, ""]) -> Nets:
         return q.times(factor)
 

@@ -59,6 +59,9 @@ class DoubleQ(AbstractAction):
     def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:
         return td.double_q(q(obs), target(obs))
 
+    def worth(self, q: Nets, obs: Array, choice: Array, choices: Discrete) -> Float[Array, ""]:
+        return q(obs)[choice]
+
     def times(self, q: Nets, factor: Float[Array, ""]) -> Nets:
         return q.times(factor)
 

@@ -199,6 +199,8 @@ class Plot:
     """Draw training returns even where there are evaluations."""
     diagnostics: bool = False
     """Draw what learning looks like inside: losses, values, gradients, option values and their spread by length."""
+    frontier: bool = False
+    """Draw return against decisions per episode, a point for each `--decision-price` of the runs."""
 
 
 @dataclasses.dataclass

@@ -49,11 +49,11 @@ def resume(command: Resume, words: list[str]) -> None:
     do_job(job, folder, command)
 
 
-def do_job(job: Job, folder: Path, asked: Train | Resume) -> None:
+def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
     """Run a job with a progress bar, then draw its figures and show its summary."""
-    if asked.checkpoint_seconds < 0:
-        raise UserError(f"--checkpoint-seconds must be at least 0, not {asked.checkpoint_seconds:g}")
-    opened, rules = trackers.open_trackers(asked.track), rules_of(asked)
+    if command.checkpoint_seconds < 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {command.checkpoint_seconds:g}")
+    opened, rules = trackers.open_trackers(command.track), rules_of(command)
     begun = folders.unfinished(folder)
     if not folders.check(job, folder):
         folders.make_folder(folder)
@@ -80,10 +80,10 @@ def do_job(job: Job, folder: Path, asked: Train | Resume) -> None:
                 report=lambda now: show_progress(progress, task, now, job),
                 note=say,
                 stop=stop.is_set,
-                checkpoint_seconds=asked.checkpoint_seconds,
+                checkpoint_seconds=command.checkpoint_seconds,
                 track=opened,
                 stop_when=rules,
-                keep_bytes=math.inf if asked.keep_checkpoint else runner.KEPT_BYTES,
+                keep_bytes=math.inf if command.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
@@ -190,7 +190,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
     table = Table(title=title, title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
-    means: list[float] = []
+    means, dt = list[float](), run.job.given.dt
     with end_on_ctrl_c(), bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
@@ -199,7 +199,9 @@ def evaluate(command: Eval, words: list[str]) -> None:
             means.append(found["return"])
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
             numbers = f"{means[-1]:.{stats.digits(means)}f}", f"{found['steps']:.1f}", f"{found['decisions']:.1f}"
-            table.add_row(str(lane), verbatim(label), *numbers, f"{found['mean_length']:.2f}")
+            length = found["mean_length"]
+            held = f"{length:.2f}" + (f" ({length * dt:.3g} s)" if dt else "")
+            table.add_row(str(lane), verbatim(label), *numbers, held)
             progress.advance(task)
     console.print(table)
     if len(means) > 1:
@@ -212,10 +214,12 @@ def evaluate(command: Eval, words: list[str]) -> None:
 
 
 def plot(command: Plot, words: list[str]) -> None:
-    from tenuto.report import curves, figures, inside
+    from tenuto.report import curves, figures, frontier, inside
 
     figures.check(command.out)
-    if command.diagnostics:
+    if command.frontier:
+        frontier.draw(frontier.load(command.dirs, command.training), command.out)
+    elif command.diagnostics:
         figures.keep(inside.drawn(inside.load(command.dirs)), command.out)
     else:
         curves.draw(curves.load(command.dirs, command.training), command.out)

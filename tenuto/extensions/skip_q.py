@@ -18,6 +18,7 @@ class SkipQ(AbstractLearnedExtension):
     """One network of option values; `before`, `embed` and `after` shape it (see `nets.OptionNet`)."""
 
     max_length: int = eqx.field(static=True, default=10)
+    min_length: int = eqx.field(static=True, default=1, kw_only=True)  # of what is decided; values know shorter ones
     before: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     embed: int = eqx.field(static=True, default=10)
     after: tuple[int, ...] = eqx.field(static=True, default=())
@@ -45,7 +46,7 @@ class SkipQ(AbstractLearnedExtension):
     def best(
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:
-        return 1 + jnp.argmax(net(obs, actions.encode(choice)))
+        return self.length_of_best(net(obs, actions.encode(choice)))
 
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         value = net(span.obs, actions.encode(span.choice))[span.length - 1]

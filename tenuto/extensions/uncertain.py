@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any, Self
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
@@ -24,6 +23,7 @@ class Uncertain(AbstractLearnedExtension):
     uses_lam = True
 
     max_length: int = eqx.field(static=True, default=10)
+    min_length: int = eqx.field(static=True, default=1, kw_only=True)  # of what is decided; values know shorter ones
     heads: int = eqx.field(static=True, default=10)
     before: tuple[int, ...] = eqx.field(static=True, default=())
     embed: int = eqx.field(static=True, default=0)
@@ -70,7 +70,7 @@ class Uncertain(AbstractLearnedExtension):
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:
         values = self.values(net, obs, choice, actions)
-        return 1 + jnp.argmax(values.mean(0) + lam * values.std(0))
+        return self.length_of_best(values.mean(0) + lam * values.std(0))
 
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         values = net(span.obs, actions.encode(span.choice))[:, span.length - 1]  # (B,)

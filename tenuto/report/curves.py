@@ -73,6 +73,5 @@ def drawn(curves: Mapping[str, Curve], title: str = "") -> "Figure":
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     evaluated = next(iter(curves.values())).evaluated
     episodes = "evaluations without exploration" if evaluated else "training episodes"
-    seeds = stats.interval_words(stats.CURVES, [len(curve.returns) for curve in curves.values()])
-    about = f"{episodes}; {seeds}"
+    about = f"{episodes}; {stats.interval_words(stats.CURVES, [len(curve.returns) for curve in curves.values()])}"
     return figures.headed(figure, f"{title}: {about}" if title else about)

@@ -60,6 +60,7 @@ class Given:
     )
     vector: bool = False
     limited: bool = True  # whether episodes on the host have a time limit, as far as a new run knows
+    dt: float | None = None  # the seconds of a step, where known
     agent: Agent | None = None
     plan: Plan | None = None
     unlimited: bool = False  # whether it may go beyond LIMITS, and beyond the memory there seems to be
@@ -302,7 +303,7 @@ def _with_spec(request: Request, given: Given) -> Given:
     if given.make is None and registry.is_atari(request.envs[0]):
         return dataclasses.replace(given, spec=registry.make_listed(request.envs[0]))
     found = inspect(_maker(request, given), given.vector, request.envs[0], request.scale_observations)
-    return dataclasses.replace(given, spec=found.spec, limited=found.limited)
+    return dataclasses.replace(given, spec=found.spec, limited=found.limited, dt=found.dt)
 
 
 def _maker(request: Request, given: Given) -> Callable[..., Any]:
@@ -390,6 +391,8 @@ def _base(
     try:
         if request.max_length is not None:
             extension = extension.with_max_length(request.max_length)
+        if request.min_length is not None:
+            extension = extension.with_min_length(request.min_length)
         if request.heads is not None:
             extension = extension.with_heads(request.heads)
     except UserError as problem:

@@ -41,7 +41,7 @@ def prepare(folder: Path, steps: int, out: Path, given: Given = Given()) -> tupl
             with contextlib.suppress(FileNotFoundError), open_plain(folder / name) as file:
                 write_whole(out / name, functools.partial(shutil.copyfileobj, file))
         widened.write(out / CHECKPOINT, folders.config_digest(out))
-        notes = _notes(job, longer, folder)
+        notes = _notes(job, longer, folder, before.t)
         for line in notes:
             runner.log(out, line)
     return longer, notes
@@ -61,10 +61,10 @@ def _check(job: Job, folder: Path, steps: int, out: Path) -> None:
         )
 
 
-def _notes(job: Job, longer: Job, folder: Path) -> list[str]:
+def _notes(job: Job, longer: Job, folder: Path, t: int) -> list[str]:
     steps, now, plan = job.request.steps or 0, longer.request.steps or 0, longer.tasks[0].plan
     lines = [
-        f"Goes on with {folder}, from step {steps:,} to {now:,}. Hyper-parameters stay as they were set for "
+        f"Goes on with {folder}, from step {t:,} to {now:,}. Hyper-parameters stay as they were set for "
         f"{longer.request.planned:,} steps: ε does not begin again."
     ]
     if plan.anneal:

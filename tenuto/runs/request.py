@@ -105,6 +105,12 @@ def _horizon(task: "Task", value: float, who: str) -> "Task":
     return changed
 
 
+def _price(task: "Task", value: float, who: str) -> "Task":
+    if value < 0:
+        raise UserError(f"--decision-price must be at least 0, not {value}")
+    return dataclasses.replace(task, plan=dataclasses.replace(task.plan, decision_price=value))
+
+
 def in_plan(name: str, path: str = "", most: float | None = None) -> Set:
     """Puts the value of a field into the plan, at a path such as `epsilon.horizon` if its name there differs.
     It must be greater than 0, or lie between 0 and `most`."""
@@ -166,12 +172,17 @@ class Asked:
     """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
     epsilon_horizon: Numbers = swept(_horizon)
     """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""
+    decision_price: Numbers = swept(_price, later=True)
+    """What each decision costs, in the unit of rewards: several values draw the frontier of return against decisions
+    (`tenuto plot --frontier`). Recorded returns are without it. By default there is none."""
     paired: bool = later(False)
     """Take the lists of numbers above value by value (the first of each, the second of each) in place of crossing them;
     a single value goes with all."""
     max_length: Whole = whole(1)
     """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum
     and with other continuous actions, else 10."""
+    min_length: Whole = whole(1, later=True)
+    """Least length that an agent may decide; by default 1."""
     heads: Whole = whole(1)
     """Number of heads B in UTE's ensemble; by default 10."""
     plan: Fields = later("")

@@ -130,8 +130,8 @@ class Course:
         self._metrics.keep(len(self._kept["clock"]))
         self._seen = self._kept["count"]
         self._overflown = self._kept.overflown(int(self._seen.max()))
-        self._clock, self._told = Clock(before), set[str]()
-        self._speed = Speed(len(job.lanes), self._program.t)
+        self._clock, self._speed = Clock(before), Speed(len(job.lanes), self._program.t)
+        self._told: set[str] = set()
         self._snapshots = Snapshots(job, folder, self._digest, self._program.t, self._share())
         self._saved, self._pause = time.monotonic(), checkpoint_seconds
 

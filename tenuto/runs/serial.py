@@ -14,7 +14,7 @@ from tenuto.envs import Chain, Lava, Pendulum
 from tenuto.envs.gym.atari import Atari
 from tenuto.envs.gym.spaces import GymSpec
 from tenuto.errors import UserError
-from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import ActOrRepeat, Figar, Joint, SkipQ, Uncertain, UntilMoved, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan, Polyak
 from tenuto.schedules import Schedule
@@ -25,7 +25,8 @@ KNOWN: dict[str, type] = {
     part.__name__: part
     for part in (
         *(Task, Agent, Plan, Schedule, Periodic, Polyak, Constant, SlidingWindowUCB),
-        *(DoubleQ, BootstrappedQ, Uniform, DDPG, SAC, Joint, Zeta, SkipQ, Uncertain, Figar),
+        *(DoubleQ, BootstrappedQ, Uniform, DDPG, SAC),
+        *(Joint, Zeta, SkipQ, Uncertain, Figar, UntilMoved, ActOrRepeat),
         *(Chain, Lava, Pendulum, Atari, GymSpec, Discrete, Box, Timed),
     )
 }

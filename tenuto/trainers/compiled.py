@@ -153,7 +153,7 @@ def play(
 
     def step(now: Playing, clock: Int[Array, ""]) -> tuple[Playing, None]:
         drawn = loop.draw(task, k_play, clock)
-        option, due = hold.follow(now.option, loop.decide_best(task, networks, now.obs, drawn))
+        option, due = loop.follow_best(task, networks, now.option, now.obs, drawn)
         state, seen = compiled_env(task).step(now.state, option.action, drawn.env)
         then = Playing(
             state,

@@ -77,7 +77,9 @@ def absorb_and_choose(
         over = jnp.asarray(seen.terminated) | seen.truncated
         after = lane.obs if seen.obs is None else task.env.view(lane.obs, jnp.asarray(seen.obs), jnp.bool_(False))
         fresh = task.env.view(lane.obs, jnp.asarray(seen.fresh), over)
-        step = TimeStep(after, *map(jnp.asarray, (seen.reward, seen.terminated, seen.truncated)))
+        took = () if seen.duration is None else jnp.asarray(seen.duration)
+        reward, terminated, truncated = map(jnp.asarray, (seen.reward, seen.terminated, seen.truncated))
+        step = TimeStep(after, reward, terminated, truncated, took)
         lane = lane._replace(option=chosen.option)
         lane, event = loop.absorb(task, lane, step, chosen.decided, t, drawn)
         lane = lane._replace(obs=fresh, replay=lane.replay.show(t + 1, fresh))

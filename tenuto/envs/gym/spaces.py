@@ -1,10 +1,11 @@
 """Gymnasium's spaces as ours: observations as replay stores and networks read them, actions as an environment takes
 them."""
 
+import contextlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -31,6 +32,7 @@ LEAST_SIDE = 5  # pixels of an image; one with a shorter side is read as a vecto
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
 LOOKS = 1000  # observations that are compared with their bounds
 LIMITS = ("_max_episode_steps", "max_episode_steps", "max_steps")  # attributes with the most steps of an episode
+SECONDS = ("dt", "tau")  # attributes with the seconds of a step
 SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # attributes with the frames of a step
 Spelled = dict[str, Any]  # a space in JSON
 AnyEnv = gymnasium.Env | gymnasium.vector.VectorEnv
@@ -51,6 +53,7 @@ class GymSpec(AbstractSpec):
     shift: Float[np.ndarray, " size"] = eqx.field(converter=lambda x: np.asarray(x, np.float32))
     spaces: str = eqx.field(static=True)  # the environment's own, spelled out: a policy can be used without it
     frames: tuple[int, int] = eqx.field(static=True, default=(1, 1))  # least and most that a step plays, where known
+    durations: bool = eqx.field(static=True, default=False)  # whether each step says in `info` how much time it took
 
     @property
     def actions(self) -> AbstractSpace:
@@ -91,11 +94,13 @@ class Codec:
         name: str,
         scale: bool = True,
         frames: tuple[int, int] = (1, 1),
+        durations: bool = False,
     ):
         self.name, self.observations = name, observations
         self.limited = True  # whether episodes have a time limit, as far as is known
         self.notes: list[str] = []  # for the user: what was odd, but no reason to stop
         self._looks = LOOKS if isinstance(observations, theirs.Box) else 0
+        self.dt: float | None = None  # the seconds of a step, where known
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
         ours, self.action = actions_of(actions, name)
         low, high = bounds
@@ -114,6 +119,7 @@ class Codec:
                 shift=shift,
                 spaces=json.dumps([spell_space(observations), spell_space(actions)]),
                 frames=frames,
+                durations=durations,
             )
 
     @classmethod
@@ -129,8 +135,10 @@ class Codec:
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
                     "its spaces in __init__; gymnasium.utils.env_checker.check_env finds what else is wrong"
                 )
-        codec = cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
-        codec.limited = has_time_limit(env)
+        durations = bool((getattr(env, "metadata", None) or {}).get("durations"))
+        spaces = getattr(env, names[0]), getattr(env, names[1])
+        codec = cls(*spaces, name, scale, frames_per_step(env), durations)
+        codec.limited, codec.dt = has_time_limit(env), seconds_per_step(env)
         return codec
 
     @classmethod
@@ -389,10 +397,26 @@ def read_space(spelled: Spelled) -> theirs.Space:
     return kinds[kind](**words)
 
 
+def seconds_per_step(env: AnyEnv) -> float | None:
+    """The seconds of a step, where the environment has them and its wrappers repeat actions a fixed number of times."""
+    *wrappers, inner = _layers(env)
+    least, most = _frames(wrappers)
+    for name in SECONDS:
+        with contextlib.suppress(Exception):  # a property, of code that is not ours
+            seconds = float(getattr(inner, name))
+            if least == most and 0 < seconds < math.inf:
+                return seconds * least
+    return None
+
+
 def frames_per_step(env: AnyEnv) -> tuple[int, int]:
     """The least and the most frames that a step plays, by the attributes of the environment and its wrappers."""
+    return _frames(_layers(env))
+
+
+def _frames(layers: Iterable[object]) -> tuple[int, int]:
     least = most = 1
-    for layer in _layers(env):
+    for layer in layers:
         skips = [inspect.getattr_static(layer, name, None) for name in SKIPS]
         skip = next((x for x in skips if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
         low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step

@@ -36,6 +36,7 @@ class Observed(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     fresh: np.ndarray  # to act on next: the first one of the next episode where that ended, else `obs`
+    duration: np.ndarray | None = None  # that the step took; None where all take 1
 
 
 class AbstractVectorEnv(ABC):
@@ -134,18 +135,21 @@ class PerLane(AbstractVectorEnv):
         obs = np.zeros((num, *spec.shape), spec.dtype)
         reward = np.zeros(num, np.float32)
         terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
+        duration = np.ones(num, np.float32) if spec.durations else None
         converted = [self._codec.action(action) for action in actions]
         copies = [action.copy() for action in converted]  # an environment may change its copy
         for lane, env in enumerate(self._envs):
             if active is not None and not active[lane]:
                 continue
             try:
-                seen, gain, terminated[lane], truncated[lane], _ = env.step(copies[lane])
+                seen, gain, terminated[lane], truncated[lane], info = env.step(copies[lane])
             except Exception as problem:
                 told = _describe("step()", problem, f"action {converted[lane]!r}")
                 raise LaneError(lane, told + (OLD_STEP if FOUR in str(problem) else "")) from problem
             obs[lane] = self._read(lane, seen)
             reward[lane] = _number(lane, gain)
+            if duration is not None:
+                duration[lane] = _duration(lane, info.get("duration"))
         if self._longest is not None:
             last = [len(taken or ()) + 1 >= self._longest for taken in self._taken]
             truncated |= np.asarray(last) & ~terminated & (active if active is not None else True)
@@ -164,7 +168,7 @@ class PerLane(AbstractVectorEnv):
                 taken.append(converted[lane])
                 if len(taken) > LONGEST_MEMORY:
                     self._taken[lane] = None
-        return Observed(obs, reward, terminated, truncated, fresh)
+        return Observed(obs, reward, terminated, truncated, fresh, duration)
 
     def journal(self) -> dict[str, np.ndarray]:
         """What brings every lane back to where it is: the episode it is in and the actions taken in it."""
@@ -305,7 +309,15 @@ class NativeVector(AbstractUnsaved):
             except Exception as problem:
                 raise LaneError(None, _describe("reset()", problem)) from problem
             fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
-        return Observed(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
+        duration = self._durations(info, over) if self._codec.spec.durations else None
+        return Observed(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh, duration)
+
+    def _durations(self, info: Mapping[str, Any], over: np.ndarray) -> np.ndarray:
+        """Of every lane's step; that of an episode's last one may be said in `final_info`."""
+        last = info.get("final_info") if over.any() and self._same_step else None
+        said = [(last if ended and isinstance(last, Mapping) else info).get("duration") for ended in over]
+        each = [None if number is None else number[lane] for lane, number in enumerate(said)]
+        return np.asarray([_duration(lane, number) for lane, number in enumerate(each)], np.float32)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -329,6 +341,19 @@ def _number(lane: int, gain: SupportsFloat) -> float:
         raise LaneError(lane, f"the reward is {gain!r}, not a number") from None
     if not abs(number) <= np.finfo(np.float32).max:  # so that NaN is refused too
         raise LaneError(lane, f"the reward is {number}, not a finite number")
+    return number
+
+
+def _duration(lane: int, said: Any) -> float:
+    try:
+        number = float(said)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not 0 <= number <= np.finfo(np.float32).max:
+        raise LaneError(
+            lane,
+            f"info['duration'] is {said!r}, not a number from 0 up: its metadata promises a duration of every step",
+        )
     return number
 
 
