@@ -114,12 +114,14 @@ class Run(Sequence[Policy]):
         out: Path | str | None = None,
         *,
         track: Track = (),
+        callback: Callable[[Progress], Any] | None = None,
+        stop_when: AbstractStop | Sequence[AbstractStop] = (),
         progress: bool = True,
         keep_checkpoint: bool = False,
     ) -> "Run":
         """Go on for so many steps: another run, in a folder of its own; this one stays as it is. Hyper-parameters stay
         as they were set for this run's length; an annealed learning rate goes on from its value for the new one."""
-        call = Longer(out, track, progress, keep_checkpoint)
+        call = Longer(out, track, progress, keep_checkpoint, callback, stop_when)
 
         def do(folder: Path) -> Job:
             job, notes = more.prepare(self.folder, whole_number("steps", steps), folder, self._given)
@@ -155,6 +157,7 @@ class Run(Sequence[Policy]):
         figures.keep(figure, Path(file))
         return Path(file)
 
+    @in_python()
     def to_rows(self, of: str = "episodes") -> list[dict[str, Any]]:
         """The records as plain rows, a dict each: of `"episodes"`, `"evaluations"` or `"chunks"` (diagnostics), with
         the lane's number, its seed and its values of what was swept."""
@@ -247,8 +250,8 @@ class Longer(NamedTuple):
     track: Track
     progress: bool
     keep_checkpoint: bool
-    callback: None = None
-    stop_when: tuple[AbstractStop, ...] = ()
+    callback: Callable[[Progress], Any] | None
+    stop_when: AbstractStop | Sequence[AbstractStop]
 
 
 @_taking(Call)
@@ -264,7 +267,6 @@ def train(call: Call) -> Run:
 
 
 def _train(call: Call) -> Run:
-    job = _job(call)
     job = _job(call)
     trackers.open_trackers(call.track)  # what is wrong with them is an error before a folder is made
     return _in_folder(call.out, lambda folder: _do(job, folder, call))

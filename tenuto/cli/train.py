@@ -93,10 +93,10 @@ def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
     show_summary(job, summary, folder)
 
 
-def rules_of(command: Train | Resume) -> list[AbstractStop]:
+def rules_of(asked: Train | Resume) -> list[AbstractStop]:
     """When to finish the run before its budget is spent."""
-    at = [] if command.stop_at is None else [Threshold(command.stop_at)]
-    return at + ([] if command.patience is None else [NoImprovement(command.patience)])
+    at: list[AbstractStop] = [] if asked.stop_at is None else [Threshold(asked.stop_at)]
+    return at if asked.patience is None else [*at, NoImprovement(asked.patience)]
 
 
 def join(command: Merge, words: list[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tenuto.diagnostics import DIAGNOSTICS, Diagnostic
 from tenuto.errors import UserError
-from tenuto.report import curves, figures
+from tenuto.report import curves, figures, stats
 from tenuto.runs.jobs import Given
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def drawn(groups: Mapping[str, Inside], title: str = "") -> "Figure":
         handles, labels = axis.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=COLUMNS, fontsize=8)
-    about = "what learning looks like inside; mean and 95% bootstrap interval over seeds"
+    seeds = [len(next(iter(group.numbers.values()))) for group in groups.values()]
+    about = f"what learning looks like inside; mean and {stats.interval_words(stats.CURVES, seeds)}"
     return figures.headed(figure, f"{title}: {about}" if title else about)
 
 
