@@ -61,12 +61,12 @@ def train(version: Path, name: str, out: Path) -> None:
 
 
 def digest(folder: Path) -> str:
-    """Of all records and all weights, whatever their names. Headers are left out, and the clocks at which chunks ended:
+    """Of all records and all weights, whatever their names. Headers are left out, and all that is known per chunk:
     chunks of slow environments end by the time they take."""
     found = []
     for file in ("records.npz", "networks.npz"):
         with np.load(folder / file) as arrays:
-            for name in (n for n in arrays.files if not n.startswith("__") and n != "clock"):
+            for name in (n for n in arrays.files if not n.startswith(("__", "clock", "chunk_"))):
                 array = np.ascontiguousarray(arrays[name])
                 found.append(hashlib.sha256(f"{array.dtype.str} {array.shape}".encode() + array.tobytes()).hexdigest())
     return hashlib.sha256("".join(sorted(found)).encode()).hexdigest()[:16]

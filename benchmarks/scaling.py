@@ -196,7 +196,7 @@ def table(kept: list[Kept]) -> str:
         rows.append(
             f"| `{one.env}`, `{one.agent}` | {one.machine} | {first['env_steps_per_s']:,}/s "
             f"| {last['lanes']:,}: {last['env_steps_per_s']:,}/s | {one.enough:,}: {best['env_steps_per_s']:,}/s "
-            f"| {each:.2g} MB |"
+            f"| {format(each, '.2g' if each < 100 else ',.0f')} MB |"
         )
     return "\n".join(rows)
 

@@ -1,6 +1,7 @@
 """A hook of mkdocs: pages that are programs. The report of the kept results is made anew whenever the site is built, so
-that it shows what results/ holds."""
+that it shows what results/ holds; the inspector shows inspector.json, which `inspected.py` made."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,16 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
-REPORT = "report.html"
+REPORT, INSPECTOR = "report.html", "inspector.html"
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the report, where there are results."""
-    if any(RESULTS.glob("*/experiment.json")):
-        from tenuto.pages import page, report  # which take a moment to import
+    """Add the inspector, and the report where there are results."""
+    from tenuto.pages import inspector, page, report  # which take a moment to import
 
+    inspected = json.loads((ROOT / "docs/inspector.json").read_text())
+    files.append(File.generated(config, INSPECTOR, content=page.render(inspector.TITLE, inspector.SCRIPTS, inspected)))
+    if any(RESULTS.glob("*/experiment.json")):
         content = page.render(report.TITLE, report.SCRIPT, report.build([RESULTS]))
         files.append(File.generated(config, REPORT, content=content))
     return files

@@ -18,16 +18,38 @@ if TYPE_CHECKING:
     from tenuto.errors import UserError
     from tenuto.plan import Plan
     from tenuto.policy import Policy
+    from tenuto.report.comparison import compare
+    from tenuto.runs.runner import Progress
+    from tenuto.runs.stopping import NoImprovement, Threshold
+    from tenuto.runs.trackers import AbstractTracker
     from tenuto.trainers.compiled import make_train
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "Plan", "Policy", "Run", "UserError", "from_gymnax", "load", "make_train", "train"]
+__all__ = [
+    "AbstractTracker",
+    "Agent",
+    "NoImprovement",
+    "Plan",
+    "Policy",
+    "Progress",
+    "Run",
+    "Threshold",
+    "UserError",
+    "compare",
+    "from_gymnax",
+    "load",
+    "make_train",
+    "train",
+]
 
 # Where each public name lives. It is imported when it is first used: `tenuto --help` needs no JAX.
 _HOMES = {
     **dict.fromkeys(("train", "load", "Run"), "tenuto.api"),
     **{"Policy": "tenuto.policy", "Agent": "tenuto.agents", "Plan": "tenuto.plan", "UserError": "tenuto.errors"},
+    **dict.fromkeys(("Threshold", "NoImprovement"), "tenuto.runs.stopping"),
+    **{"AbstractTracker": "tenuto.runs.trackers", "Progress": "tenuto.runs.runner"},
     **{"make_train": "tenuto.trainers.compiled", "from_gymnax": "tenuto.envs.gymnax"},
+    **{"compare": "tenuto.report.comparison"},
 }
 
 # Our compiled environments, as Gymnasium's, and any other in wrappers; what they need is imported when one is made.

@@ -28,6 +28,8 @@ class Agent(eqx.Module):
         action, extension = type(self.action).__name__, type(self.extension).__name__
         if self.shared_torso and not self.action.one_torso:
             raise UserError(f"{action} has no torso that option values could share: leave shared_torso out")
+        if self.shared_torso and isinstance(self.action, DoubleQ | BootstrappedQ) and self.action.net is not None:
+            raise UserError("a network of one's own has no torso that others could share: leave shared_torso out")
         if self.extension.only_explored and not self.action.explores:
             raise UserError(
                 f"{extension} holds exploratory actions, and {action} calls none of its actions that: "

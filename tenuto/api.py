@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import hashlib
+import importlib
 import inspect
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -13,23 +15,32 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, overload
 
 import gymnasium
 import jax
 from gymnasium.envs.registration import EnvSpec
 
+from tenuto import play
 from tenuto.agents import Agent
 from tenuto.console import bars, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import AbstractEnv
-from tenuto.errors import UserError
+from tenuto.envs.gym.spaces import OLD_GYM, is_of_old_gym
+from tenuto.errors import UserError, in_python
 from tenuto.plan import Plan
 from tenuto.policy import Policy
-from tenuto.runs import folders, runner, trackers
+from tenuto.runs import folders, more, rows, runner, trackers
 from tenuto.runs.jobs import Given, Job, resolve
+from tenuto.runs.layout import CHECKPOINT
 from tenuto.runs.records import Records
-from tenuto.runs.request import FIELDS, Asked, Request, help_of
+from tenuto.runs.request import FIELDS, Asked, Request, help_of, whole_number
+from tenuto.runs.runner import Progress
+from tenuto.runs.stopping import AbstractStop
+from tenuto.runs.trackers import Track
 from tenuto.trainers.devices import in_full_precision, start_devices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Environment = str | AbstractEnv | gymnasium.Env[Any, Any] | Callable[..., Any]
 P = ParamSpec("P")
@@ -77,6 +88,7 @@ class Run(Sequence[Policy]):
     def __repr__(self) -> str:
         return f"<Run: {self.job.label}, {len(self)} lanes, in {self.folder}>"
 
+    @in_python()
     def save(self, folder: Path | str) -> Path:
         """Copy the run's folder; `tenuto.load` and the command line read it there. A folder that holds the same run,
         of an earlier call, is written over; one that holds anything else is refused, and nothing is lost."""
@@ -95,11 +107,82 @@ class Run(Sequence[Policy]):
             raise UserError(f"{said}: save it to another folder; until then the run is in {self.folder}") from None
         return target
 
-    def plot(self, file: Path | str, training: bool = False) -> Path:
-        """Draw the learning curves to a file (PNG, SVG or PDF): of evaluations, or of training."""
-        from tenuto.report import curves  # drawing libraries take long to import
+    @in_python()
+    def train_more(
+        self,
+        steps: int | str,
+        out: Path | str | None = None,
+        *,
+        track: Track = (),
+        callback: Callable[[Progress], Any] | None = None,
+        stop_when: AbstractStop | Sequence[AbstractStop] = (),
+        progress: bool = True,
+        keep_checkpoint: bool = False,
+    ) -> "Run":
+        """Go on for so many steps: another run, in a folder of its own; this one stays as it is. Hyper-parameters stay
+        as they were set for this run's length; an annealed learning rate goes on from its value for the new one."""
+        call = Longer(out, track, progress, keep_checkpoint, callback, stop_when)
 
-        return curves.draw(curves.load([self.folder], training, self.job.given), Path(file), self.job.label)
+        def do(folder: Path) -> Job:
+            job, notes = more.prepare(self.folder, whole_number("steps", steps), folder, self._given)
+            for line in notes if progress else ():
+                say(line)
+            return _do(job, folder, call)
+
+        with in_full_precision():
+            return _in_folder(out, do)
+
+    @overload
+    def plot(self, file: Path | str, training: bool = ..., diagnostics: bool = ...) -> Path: ...
+
+    @overload
+    def plot(self, file: None = ..., training: bool = ..., diagnostics: bool = ...) -> "Figure": ...
+
+    @in_python()
+    def plot(
+        self, file: Path | str | None = None, training: bool = False, diagnostics: bool = False
+    ) -> "Path | Figure":
+        """Draw the learning curves, of evaluations or of training; or with `diagnostics` what learning looks like
+        inside. To a file (PNG, SVG or PDF), or as a figure of matplotlib, which a notebook shows."""
+        from tenuto.report import curves, figures, inside  # drawing libraries take long to import
+
+        if file is not None:
+            figures.check(Path(file))
+        if diagnostics:
+            figure = inside.drawn(inside.load([self.folder], self.job.given), self.job.label)
+        else:
+            figure = curves.drawn(curves.load([self.folder], training, self.job.given), self.job.label)
+        if file is None:
+            return figure
+        figures.keep(figure, Path(file))
+        return Path(file)
+
+    @in_python()
+    def to_rows(self, of: str = "episodes") -> list[dict[str, Any]]:
+        """The records as plain rows, a dict each: of `"episodes"`, `"evaluations"` or `"chunks"` (diagnostics), with
+        the lane's number, its seed and its values of what was swept."""
+        return rows.of(self.lanes, self.records, of)
+
+    def to_dataframe(self, of: str = "episodes") -> Any:
+        """These rows as a table of pandas."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise UserError("a DataFrame needs the package pandas: pip install pandas, or use run.to_rows()") from None
+        return pandas.DataFrame(self.to_rows(of))
+
+    @in_python()
+    def evaluate(self, episodes: int = 10, env: Any = None) -> list[dict[str, Any]]:
+        """Let each lane's policy play without exploration; for each lane its seed and swept values, and the mean
+        `return`, `steps`, `decisions` and `mean_length` of its episodes. `env`: another environment with the same
+        spaces, as a Gymnasium id or a function that makes one; by default that of training."""
+        if episodes < 1:
+            raise UserError(f"an evaluation has 1 episode or more, not {episodes}")
+        found = []
+        for number, lane in enumerate(self.lanes):
+            maker = play.maker_of(self.job, number) if env is None else play.maker_for(env)
+            found.append({"lane": number, **lane, **play.means(play.evaluate(self[number], maker, episodes))})
+        return found
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,10 +204,20 @@ class Call(Asked):
     """The folder to work in. A call that was interrupted goes on there when it is repeated, and a finished run is only
     read: whether a function makes the same environments as before cannot always be checked. By default the run is in a
     temporary folder until it is saved."""
-    track: str | Sequence[str] = ()
-    """Where else the numbers go: `"tensorboard"`, `"wandb"`."""
+    track: Track = ()
+    """Where else the numbers go: `"tensorboard"`, `"wandb"` (a run for each group of seeds), `"wandb-lanes"` (one for
+    each lane), or objects of classes of your own (`tenuto.AbstractTracker`)."""
+    callback: Callable[[Progress], Any] | None = None
+    """Called after every chunk with how the run is doing (`tenuto.Progress`). Where it returns False, the run is
+    finished there, and its summary says why."""
+    stop_when: AbstractStop | Sequence[AbstractStop] = ()
+    """When to finish before the budget is spent: `tenuto.Threshold(475)` (the mean return of an evaluation, over
+    lanes), `tenuto.NoImprovement(5)` (evaluations in a row), or both. Like `callback` it is of this call and no part of
+    the run: who goes on with an interrupted run says it again."""
     progress: bool = True
     """Whether to show a progress bar."""
+    keep_checkpoint: bool = False
+    """Keep the final state even if it takes more than 100 MB, so that `run.train_more` can go on from it."""
     name: str | None = None
     """What to call a composition in tables and figures."""
     i_know: bool = False
@@ -150,6 +243,17 @@ def _taking(call: Callable[P, Call]) -> Callable[[Callable[[Call], Run]], Callab
     return decorate
 
 
+class Longer(NamedTuple):
+    """How a run goes on: the arguments of `Run.train_more`."""
+
+    out: Path | str | None
+    track: Track
+    progress: bool
+    keep_checkpoint: bool
+    callback: Callable[[Progress], Any] | None
+    stop_when: AbstractStop | Sequence[AbstractStop]
+
+
 @_taking(Call)
 def train(call: Call) -> Run:
     """Train an agent with several seeds side by side; the finished run, with a policy per lane.
@@ -158,27 +262,31 @@ def train(call: Call) -> Run:
     Ctrl-C stops cleanly and raises KeyboardInterrupt. Where JAX is not in use yet, it gets a device per CPU core and a
     compilation cache on disk, for the process; the precision of products is changed only while it trains.
     """
-    with in_full_precision():
+    with in_python(), in_full_precision():
         return _train(call)
 
 
 def _train(call: Call) -> Run:
     job = _job(call)
-    track = (call.track,) if isinstance(call.track, str) else call.track
-    trackers.check(track)
-    folder = Path(call.out) if call.out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
+    trackers.open_trackers(call.track)  # what is wrong with them is an error before a folder is made
+    return _in_folder(call.out, lambda folder: _do(job, folder, call))
+
+
+def _in_folder(out: Path | str | None, do: Callable[[Path], Job]) -> Run:
+    """The run that `do` leaves in this folder, or in a temporary one, which is removed with the run."""
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="tenuto-"))
     try:
-        _do(job, folder, track, call.progress, resumable=call.out is not None)
-        run = Run(folder, job.given)
+        run = Run(folder, do(folder).given)
     except KeyboardInterrupt:
-        if call.out is None:
+        if out is None and not (folder / CHECKPOINT).exists():  # nothing was learned yet
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    if call.out is None:
+    if out is None:
         run._temporary = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
     return run
 
 
+@in_python()
 def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None = None) -> Run:
     """A finished run from its folder: `tenuto.load(folder)[0]` is the first lane's policy.
 
@@ -206,25 +314,33 @@ def _job(call: Call) -> Job:
     return resolve(Request(env=label, agent=agent, **asked), given)
 
 
-def _do(job: Job, folder: Path, track: Sequence[str], shown: bool, resumable: bool) -> None:
-    stop = threading.Event()
-    with stop_on_ctrl_c(stop, exits=False), bars(shown) as bar:
+def _do(job: Job, folder: Path, call: "Call | Longer") -> Job:
+    stop, rules = threading.Event(), call.stop_when
+    with stop_on_ctrl_c(stop, exits=False), bars(call.progress) as bar:
         line = bar.add_task(f"{job.label}, {len(job.lanes)} lanes", total=1.0, note="compiling")
+
+        def report(now: Progress) -> Any:
+            show_progress(bar, line, now, job)
+            return None if call.callback is None else call.callback(now)
+
         try:
             runner.run(
                 job,
                 folder,
                 devices=jax.local_devices(),
-                report=lambda now: show_progress(bar, line, now, job),
-                note=say if shown else lambda text: None,
+                report=report,
+                note=say if call.progress else lambda text: None,
                 stop=stop.is_set,
-                track=track,
+                track=call.track,
+                stop_when=[rules] if isinstance(rules, AbstractStop) else rules,
+                keep_bytes=math.inf if call.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
-            where = f"the same call goes on where it stopped, in {folder}"
-            say(f"Stopped; {where}." if resumable else "Stopped; with out=FOLDER it could go on later.")
+            same = "the same call" if call.out is not None else f"the same call with out={str(folder)!r}"
+            say(f"Stopped; what was learned is kept in {folder}: {same} goes on where it stopped.")
             raise KeyboardInterrupt from None
         bar.update(line, completed=1.0)
+    return job
 
 
 def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
@@ -243,6 +359,8 @@ def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...
                 "pass a function that makes it, for example `lambda: MyEnv()`"
             )
         return f"python:{spec.id}{_digest(spec)}", Given(make=lambda: gymnasium.make(spec, disable_env_checker=True))
+    if is_of_old_gym(env):
+        raise UserError(f"{type(env).__name__} {OLD_GYM}")
     if not callable(env):
         raise UserError(
             f"{env!r} is no environment: pass a Gymnasium id, a function that makes an environment, or a compiled one"

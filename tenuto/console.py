@@ -48,7 +48,7 @@ def bars(shown: bool = True) -> Progress:
 
 
 def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Job") -> None:
-    """Show the metrics of a run's last chunk beside its bar; without a terminal, in a line every QUIET_SECONDS."""
+    """Show the metrics of a run's last chunk beside its bar; where there is none, in a line every QUIET_SECONDS."""
     from tenuto.runs import metrics  # `tenuto --help` needs no JAX
 
     shown = [m for m in metrics.table() if m.label and (job.uses_lam or not m.only_with_lam)]
@@ -56,7 +56,8 @@ def show_progress(progress: Progress, task: TaskID, now: "RunProgress", job: "Jo
     note = "  ".join(f"{m.label} {number:{m.format}}" for m, number in numbers if not math.isnan(number))
     progress.update(task, completed=now.share, note=note)
     written = _written.setdefault(progress, {})
-    if not progress.disable and not console.is_terminal and time.monotonic() - written.get(task, 0.0) > QUIET_SECONDS:
+    drawn = console.is_terminal or console.is_jupyter
+    if not progress.disable and not drawn and time.monotonic() - written.get(task, 0.0) > QUIET_SECONDS:
         written[task] = time.monotonic()
         say(f"{job.label} ({job.request.setting}): {now.share:.0%}  {note}")
 

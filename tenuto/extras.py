@@ -29,6 +29,7 @@ EXTRAS = {
     "box2d": Extra(("Box2D",), "LunarLander, BipedalWalker, CarRacing"),
     "minigrid": Extra(("minigrid",), "MiniGrid"),
     "atari": Extra(("ale_py",), "Atari's games"),
+    "onnx": Extra(("onnx",), "policies as ONNX"),
     "optuna": Extra(("optuna",), "searches by = 'optuna'"),
     "ray": Extra(("ray",), "--engine ray"),
     "slurm": Extra(("submitit",), "--engine slurm"),

@@ -29,12 +29,19 @@ def ended(option: Option, over: Bool[Array, ""]) -> Option:
     return option._replace(length=jnp.where(over, 0, option.length))
 
 
+def prolonged(option: Option, longer: Bool[Array, ""]) -> Option:
+    """The option with one step more, where its length is over and it is to go on."""
+    goes_on = longer & (option.length > 0) & (option.done >= option.length)
+    return option._replace(length=jnp.where(goes_on, option.done + 1, option.length))
+
+
 class Held(NamedTuple):
     """The options that several lanes follow."""
 
     actions: list[Any]
     length: np.ndarray  # decided; 0 where no option runs
     done: np.ndarray  # steps of it executed so far
+    option: Option | None = None  # of all lanes, where the options of a policy are open-ended
 
     @classmethod
     def idle(cls, actions: list[Any]) -> "Held":
@@ -49,7 +56,7 @@ class Held(NamedTuple):
     def follow(self, due: np.ndarray, actions: Any, length: np.ndarray) -> "Held":
         """The new options where one is due."""
         chosen = [new if is_due else old for new, old, is_due in zip(actions, self.actions, due, strict=True)]
-        return Held(chosen, np.where(due, length, self.length), np.where(due, 0, self.done))
+        return Held(chosen, np.where(due, length, self.length), np.where(due, 0, self.done), self.option)
 
     def stepped(self, active: np.ndarray | bool = True) -> "Held":
         """After one more step, of the active lanes."""

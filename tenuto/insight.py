@@ -55,7 +55,9 @@ def _look_at(task: Task, networks: Networks, obs: Any, every_action: bool) -> tu
 
 def of_every_action(task: Task, networks: Networks, obs: Array) -> Float[Array, "actions heads lengths"]:
     """The `values` of all actions, which must be discrete."""
-    return jax.vmap(lambda action: values(task, networks, obs, action))(jnp.arange(task.env.actions.n))
+    actions = task.env.actions
+    assert isinstance(actions, Discrete)
+    return jax.vmap(lambda action: values(task, networks, obs, action))(jnp.arange(actions.n))
 
 
 def values(task: Task, networks: Networks, obs: Array, action: Array) -> Float[Array, "heads lengths"]:

@@ -18,7 +18,7 @@ from tenuto.actions import Lesson
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
 from tenuto.errors import UserError
-from tenuto.extensions import AbstractLearnedExtension, Situation
+from tenuto.extensions import AbstractLearnedExtension, Situation, Standing
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, Drawn, Replay
 from tenuto.scales import Gains, Moments, Scales
@@ -66,6 +66,7 @@ class Networks(NamedTuple):
     extension: Nets
     lam: Float[Array, ""]  # the lambda to be evaluated by
     scales: Scales = Scales()  # of the observations
+    price: PyTree = ()  # of a decision, in the unit of values, for extension policies that are open-ended
 
 
 class Lane(NamedTuple):
@@ -108,7 +109,8 @@ def draw(task: Task, key: Array, t: Int[Array, ""]) -> Draws:
     warmup: tuple[Array, ...] = ()
     if task.plan.warmup:
         k_choice, k_length = jax.random.split(jax.random.fold_in(step_key, WARMUP))
-        warmup = choices.sample(k_choice), jax.random.randint(k_length, (), 1, agent.extension.max_length + 1)
+        least, most = agent.extension.min_length, agent.extension.max_length
+        warmup = choices.sample(k_choice), jax.random.randint(k_length, (), least, most + 1)
     evaluation: tuple[Array, ...] = ()
     if task.plan.evaluation_epsilon:
         k_coin, k_choice = jax.random.split(jax.random.fold_in(step_key, EVALUATION_COIN))
@@ -170,6 +172,7 @@ def start(task: Task, key: Array) -> Lane:
             plan.most_steps,
             agent.extension.only_whole,
             env.screens,
+            env.durations,
         ).show(jnp.int32(0), obs),
         scales=no_scales(task, obs),
     )
@@ -188,7 +191,14 @@ def no_scales(task: Task, obs: Array) -> Scales:
 def no_option(task: Task) -> Option:
     """What a lane follows before its first decision: an option of length 0."""
     choices = task.agent.extension.choices(task.env.actions)
-    return Option(choices.example(), task.env.actions.example(), length=jnp.int32(0), done=jnp.int32(0))
+    blank = jax.eval_shape(task.env.reset, jax.random.key(0))[1]
+    origin = origin_of(task, jnp.zeros(blank.shape, blank.dtype))
+    return Option(choices.example(), task.env.actions.example(), jnp.int32(0), jnp.int32(0), origin)
+
+
+def origin_of(task: Task, obs: Array) -> Array | tuple[()]:
+    """What an option remembers of the observation it is decided on."""
+    return obs if task.agent.extension.open_ended else ()
 
 
 def shares_torso(task: Task) -> bool:
@@ -218,7 +228,8 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):
         length = jnp.where(warm, drawn.warmup[1], length)
-    option, decided = hold.follow(lane.option, Option(choice, action, length, done=jnp.int32(0)))
+    new = Option(choice, action, length, jnp.int32(0), origin_of(task, lane.obs))
+    option, decided = hold.follow(lane.option, new)
     return lane._replace(option=option), decided
 
 
@@ -226,12 +237,56 @@ def learned(task: Task, lane: Lane) -> Networks:
     """What the lane would act by if it were evaluated now. A network that has just learned from one batch more is
     sometimes worse than it was; an average of the last ones is steadier."""
     action, extension = lane.brain.average or (lane.brain.action, lane.brain.extension)
-    return Networks(
-        action,
-        extension,
-        task.agent.lam.best(lane.bandit, lane.lam),
-        lane.scales._replace(reward=()),
+    lam = task.agent.lam.best(lane.bandit, lane.lam)
+    return Networks(action, extension, lam, lane.scales._replace(reward=()), price_now(task, lane))
+
+
+def acting(task: Task, lane: Lane) -> Networks:
+    """What the lane acts by in training."""
+    return Networks(lane.brain.action, lane.brain.extension, lane.lam, lane.scales, price_now(task, lane))
+
+
+def price_now(task: Task, lane: Lane) -> Float[Array, ""] | tuple[()]:
+    """What a decision costs in the unit of the values learned so far, where an option may go on without one."""
+    if not task.agent.extension.open_ended:
+        return ()
+    price = jnp.float32(0 if task.plan.decision_price is None else task.plan.decision_price)
+    return price * lane.scales.reward.factor() if isinstance(lane.scales.reward, Gains) else price
+
+
+def kept(task: Task, networks: Networks, option: Option, obs: Array, epsilon: Float[Array, ""], drawn: Draws) -> Option:
+    """The option after a step that led to this observation: where it is open-ended and goes on, with one step more."""
+    if not task.agent.extension.open_ended:
+        return option
+    at = standing(task, networks, obs, option.choice, drawn.action)
+    at = at._replace(
+        origin=as_features(task, jnp.asarray(option.origin), networks.scales),
+        done=option.done,
+        epsilon=epsilon,
+        drawn=drawn.extension,
     )
+    return hold.prolonged(option, task.agent.extension.goes_on(networks.extension, at))
+
+
+def standing(task: Task, networks: Networks, obs: Array, choice: Array, drawn: PyTree) -> Standing:
+    """Where an option of this choice stands that was decided a step ago and led here, if nothing is explored."""
+    learner, extension = task.agent.action, task.agent.extension
+    choices = extension.choices(task.env.actions)
+    x = as_features(task, obs, networks.scales)
+
+    def gain() -> Float[Array, ""]:
+        best = learner.best(networks.action, x, drawn, choices)
+        return learner.worth(networks.action, x, best, choices) - learner.worth(networks.action, x, choice, choices)
+
+    return Standing(x, x, jnp.int32(1), gain, networks.price, jnp.float32(0), extension.draw(jax.random.key(0)))
+
+
+def follow_best(
+    task: Task, networks: Networks, option: Option, obs: Array, drawn: Draws
+) -> tuple[Option, Bool[Array, ""]]:
+    """The option to follow when the agent is evaluated, and whether it was decided just now."""
+    option = kept(task, networks, option, obs, jnp.float32(task.plan.evaluation_epsilon), drawn)
+    return hold.follow(option, decide_best(task, networks, obs, drawn))
 
 
 def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Option:
@@ -246,7 +301,7 @@ def decide_best(task: Task, networks: Networks, obs: Array, drawn: Draws) -> Opt
         choice = jnp.where(explored, random, choice)
     now = Situation(x, explored, networks.lam, jnp.float32(epsilon), drawn.extension)
     action, length = agent.extension.extend(networks.extension, choice, now, actions)
-    return Option(choice, action, length, done=jnp.int32(0))
+    return Option(choice, action, length, jnp.int32(0), origin_of(task, obs))
 
 
 def absorb(
@@ -258,18 +313,20 @@ def absorb(
     """
     agent = task.agent
     over = step.terminated | step.truncated
-    option = hold.stepped(lane.option)
+    option, length = after_step(task, lane, step, decided, t, drawn)
     episode_return = lane.episode_return + step.reward
     event = Event(
         over=over,
-        length=jnp.where(decided, option.length, 0).astype(jnp.uint16),
+        length=length.astype(jnp.uint16),
         place=task.env.place(lane.env).astype(jnp.uint16),
         notes=recorded.noted(recorded.Moment(lane, option, decided, step, episode_return)),
     )
     bandit = pick(over, agent.lam.finish(lane.bandit, episode_return), lane.bandit)
     bandit, lam = pick(over, agent.lam.start(bandit, drawn.lam), (bandit, lane.lam))
-    paid = task.env.pay(step.reward)
-    scales = lane.scales.add(task.env.features(lane.obs), paid, over, task.plan.gamma)
+    paid, price = task.env.pay(step.reward), task.plan.decision_price
+    gain = paid if price is None else paid - price * decided
+    discount = task.plan.gamma ** jnp.asarray(step.duration) if task.env.durations else task.plan.gamma
+    scales = lane.scales.add(task.env.features(lane.obs), gain, over, discount)
     lane = lane._replace(
         obs=step.obs,
         option=hold.ended(option, over),
@@ -282,6 +339,19 @@ def absorb(
         scales=pick(lane.episode < task.plan.episodes, scales, lane.scales),
     )
     return lane, event
+
+
+def after_step(
+    task: Task, lane: Lane, step: TimeStep, decided: Bool[Array, ""], t: Int[Array, ""], drawn: Draws
+) -> tuple[Option, Int[Array, ""]]:
+    """The lane's option with this step done, and the length to record: what was decided with this step; or where
+    options are open-ended, for how long the one was held that is over with it; 0 if none."""
+    option = hold.stepped(lane.option)
+    if not task.agent.extension.open_ended:
+        return option, jnp.where(decided, option.length, 0)
+    option = kept(task, acting(task, lane), option, step.obs, task.plan.epsilon(t, lane.episode), drawn)
+    over = step.terminated | step.truncated | (option.done >= option.length)
+    return option, jnp.where(over, option.done, 0)
 
 
 def restart(task: Task, lane: Lane, obs: Array, t: Int[Array, ""]) -> Lane:
@@ -386,33 +456,52 @@ def option_gradient(
     copy: Brain | None = None,
 ) -> Nets:
     """The gradient of the option values' loss, on one batch."""
+    read = copy or lane.brain
+    spans, found, goals, keys = sample_for_options(task, lane, t, key, read)
+
+    def loss(nets: Nets) -> Float[Array, ""]:
+        losses = option_losses(task, extension, lane, nets, spans, goals, keys)
+        return td.masked_mean(losses.each, losses.weight * found[:, None])
+
+    return jax.grad(loss)(option_networks(task, read))
+
+
+def sample_for_options(
+    task: Task, lane: Lane, t: Int[Array, ""], key: Array, read: Brain
+) -> tuple[Span, Bool[Array, " batch"], Float[Array, " batch"], Array]:
+    """The spans that option values learn from, which of them count, their goals, and a key for the loss of each."""
     k_sample, k_loss = jax.random.split(key)
-    plan, actions, brain = task.plan, task.env.actions, lane.brain
-    read = copy or brain
-    spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma)
-    choices = extension.choices(actions)
-    together = shares_torso(task)
+    plan, extension = task.plan, task.agent.extension
+    spans, found = lane.replay.sample_spans(k_sample, plan.extension_batch, t, plan.gamma, plan.decision_price)
+    choices = extension.choices(task.env.actions)
 
     def value(obs: Array, key: Array) -> Float[Array, ""]:
         x = as_features(task, obs, lane.scales)
-        return task.agent.action.value(read.action, brain.target, x, key, choices)
+        return task.agent.action.value(read.action, lane.brain.target, x, key, choices)
 
     k_values = jax.random.fold_in(key, VALUES)
     values = jax.vmap(value)(spans.next_obs, jax.random.split(k_values, plan.extension_batch))
     goals = jax.lax.stop_gradient(paid(lane, spans.reward) + spans.discount * values)
-    keys = jax.random.split(k_loss, plan.extension_batch)
+    return spans, found, goals, jax.random.split(k_loss, plan.extension_batch)
 
-    def loss(nets: Nets) -> Float[Array, ""]:
-        torso, net = nets if together else (lambda x: x, nets)
 
-        def one(span: Span, goal: Array, key: Array) -> td.Loss:
-            x = torso(as_features(task, span.obs, lane.scales))
-            return extension.loss(net, span._replace(obs=x), goal, key, actions)
+def option_losses(
+    task: Task,
+    extension: AbstractLearnedExtension,
+    lane: Lane,
+    nets: Nets,
+    spans: Span,
+    goals: Float[Array, " batch"],
+    keys: Array,
+) -> td.Loss:
+    """The loss of the option values of each span, by these `option_networks`."""
+    torso, net = nets if shares_torso(task) else (lambda x: x, nets)
 
-        each, weight = jax.vmap(one)(spans, goals, keys)
-        return td.masked_mean(each, weight * found[:, None])
+    def one(span: Span, goal: Array, key: Array) -> td.Loss:
+        x = torso(as_features(task, span.obs, lane.scales))
+        return extension.loss(net, span._replace(obs=x), goal, key, task.env.actions)
 
-    return jax.grad(loss)(option_networks(task, read))
+    return jax.vmap(one)(spans, goals, keys)
 
 
 def learn_lessons(task: Task, lane: Lane, t: Int[Array, ""], key: Array, copy: Brain | None = None) -> Brain:
@@ -444,18 +533,22 @@ def learn_lesson(
     brain: Brain,
 ) -> Brain:
     """The brain after one gradient step of the lesson's part of the networks."""
-    choices = task.agent.extension.choices(task.env.actions)
-    keys = jax.random.split(key, len(usable))
 
     def loss(part: Nets) -> Float[Array, ""]:
-        nets = with_part(brain.action, lesson, part)
-        each, weight = jax.vmap(lambda s, k: lesson.loss(nets, brain.target, s, k, choices))(spans, keys)
-        return td.masked_mean(each, weight * usable[:, None])
+        losses = action_losses(task, lesson, with_part(brain.action, lesson, part), brain.target, spans, key)
+        return td.masked_mean(losses.each, losses.weight * usable[:, None])
 
     states = list(brain.action_optimisers)
     part = part_of(brain.action, lesson)
     part, states[number] = descend(task, lane, t, jax.grad(loss)(part), part, states[number])
     return brain._replace(action=with_part(brain.action, lesson, part), action_optimisers=tuple(states))
+
+
+def action_losses(task: Task, lesson: Lesson, nets: Nets, target: Nets, spans: Span, key: Array) -> td.Loss:
+    """The lesson's loss of each span."""
+    choices = task.agent.extension.choices(task.env.actions)
+    keys = jax.random.split(key, len(spans.length))
+    return jax.vmap(lambda s, k: lesson.loss(nets, target, s, k, choices))(spans, keys)
 
 
 def part_of(nets: Nets, lesson: Lesson) -> Nets:
@@ -472,25 +565,70 @@ def sample_for_action(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> 
     """The spans that action values learn from, as networks read them, and which of them count."""
     agent, plan, actions, replay = task.agent, task.plan, task.env.actions, lane.replay
     longest = agent.extension.max_length
-    if agent.n_step:
-        drawn = replay.draw_spans(key, N_STEP_DRAWS * plan.batch, t)
-        index, usable = td.first_accepted(drawn.found & allowed_now(task, lane, drawn), plan.batch)
-        drawn = Drawn(drawn.end[index], drawn.length[index], usable > 0)
+    if lengths_differ(task):
+        many = replay.draw_steps(key, N_STEP_DRAWS * plan.batch, t)
+        held = replay.held_from(many.start, held_now(task, lane, many), t)
+        drawn = first_found(held._replace(found=held.found & many.found), plan.batch)
+    elif agent.n_step:
+        many = replay.draw_spans(key, N_STEP_DRAWS * plan.batch, t)
+        drawn = first_found(many._replace(found=many.found & allowed_now(task, lane, many)), plan.batch)
     elif agent.extension.lengths == (1,) or isinstance(agent.extension, AbstractLearnedExtension):
         drawn, longest = replay.draw_steps(key, plan.batch, t), 1
     else:  # a choice is a whole option
         drawn = replay.draw_spans(key, plan.batch, t)
     more = replay.following(drawn.end, plan.lookahead, t)
-    spans = replay.span(drawn.end + more, drawn.length + more, longest + plan.lookahead, plan.gamma)
+    if agent.extension.weighs:
+        goes_on, worth = repeating(task, lane, drawn)
+        more = jnp.where(goes_on, 0, more)
+    whole, price = (drawn.end + more, drawn.length + more, longest + plan.lookahead), plan.decision_price
+    spans = replay.span(*whole, plan.gamma, price, drawn.length)
     read = jax.vmap(partial(as_features, task, scales=lane.scales))
     reward = paid(lane, spans.reward)
     spans = spans._replace(obs=read(spans.obs), next_obs=read(spans.next_obs), reward=reward)
+    if agent.extension.weighs:
+        reward = jnp.where(goes_on, reward + spans.discount * worth, reward)
+        spans = spans._replace(reward=reward, discount=jnp.where(goes_on, 0.0, spans.discount))
     credited = jax.vmap(lambda c, n: agent.extension.credit(c, n, actions))(spans.choice, drawn.length)
     return spans._replace(choice=credited), drawn.found.astype(jnp.float32)
 
 
+def repeating(task: Task, lane: Lane, drawn: Drawn) -> tuple[Bool[Array, " n"], Float[Array, " n"]]:
+    """Whether an extension policy that weighs would now go on after these spans, and what that is worth: as much as to
+    decide the same again, but for the price."""
+    learner, replay = task.agent.action, lane.replay
+    choices = task.agent.extension.choices(task.env.actions)
+    online = acting(task, lane)
+
+    def one(obs: Array, choice: Array) -> tuple[Array, Array]:
+        at = standing(task, online, obs, choice, learner.draw(jax.random.key(0), choices))
+        worth = learner.worth(lane.brain.target, at.obs, choice, choices) + at.price
+        return task.agent.extension.goes_on(online.extension, at), worth
+
+    return jax.vmap(one)(replay.seen.last(drawn.end), replay.choice[drawn.start % replay.rows])
+
+
+def lengths_differ(task: Task) -> bool:
+    """Whether an action may be worth more if it is held: where decisions have a price, or short options cannot be
+    decided. Then it is worth what the option is worth that would be decided with it, and not what its first step is
+    (Proposition 1), so action values learn from options of just that length."""
+    extension = task.agent.extension
+    unequal = task.plan.decision_price is not None or extension.min_length > 1
+    return unequal and isinstance(extension, AbstractLearnedExtension)
+
+
+def first_found(drawn: Drawn, limit: int) -> Drawn:
+    """The first `limit` of those that were found."""
+    index, usable = td.first_accepted(drawn.found, limit)
+    return Drawn(drawn.end[index], drawn.length[index], usable > 0)
+
+
 def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
     """Spans no longer than the extension policy would hold their action now: n-step targets need no correction."""
+    return drawn.length <= held_now(task, lane, drawn)
+
+
+def held_now(task: Task, lane: Lane, drawn: Drawn) -> Int[Array, " n"]:
+    """For how long the extension policy would now hold the actions with which these spans begin."""
     extension, actions, replay = task.agent.extension, task.env.actions, lane.replay
     assert isinstance(extension, AbstractLearnedExtension)  # Agent checks it
 
@@ -499,7 +637,7 @@ def allowed_now(task: Task, lane: Lane, drawn: Drawn) -> Bool[Array, " n"]:
         return extension.best(lane.brain.extension, x, choice, lane.lam, actions)
 
     choices = replay.choice[drawn.start % replay.rows]
-    return drawn.length <= jax.vmap(best)(replay.seen.first(drawn.start), choices)
+    return jax.vmap(best)(replay.seen.first(drawn.start), choices)
 
 
 def descend(task: Task, lane: Lane, t: Int[Array, ""], gradient: Nets, net: Nets, state: PyTree) -> tuple[Nets, PyTree]:

@@ -62,6 +62,12 @@ def _column_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> 
     return column(matrix, index), tangents[0] @ jax.nn.one_hot(index, matrix.shape[1])
 
 
+def check_init(init: str) -> None:
+    """Raise an error unless weights can start in this way."""
+    if init not in INITS:
+        raise UserError(f"unknown network init '{init}': use one of {', '.join(INITS)}")
+
+
 def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tuple[Dense, ...]:
     """New layers from one draw for all of them, which compiles much faster than a draw each.
 
@@ -69,8 +75,7 @@ def dense_layers(sizes: Sequence[int], key: Array, init: str = "uniform") -> tup
     `normal`: N(0, 4/(inputs+outputs)) and zero biases, as the authors' chain DQNs start.
     `orthogonal`: orthogonal rows or columns of length √2 and zero biases, as the authors' UTE starts on Atari.
     """
-    if init not in INITS:
-        raise UserError(f"unknown network init '{init}': use one of {', '.join(INITS)}")
+    check_init(init)
     if init == "orthogonal":
         keys = jax.random.split(key, len(sizes) - 1)
         return tuple(

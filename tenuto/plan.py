@@ -9,11 +9,12 @@ import optax
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int
 
-from tenuto.errors import UserError
+from tenuto.errors import UserError, demand_least
 from tenuto.schedules import Schedule, linear
 from tenuto.types import Nets
 
 NEVER = 2**31 - 1
+DECAY = 0.999  # of the second moment of Adam, by which gradients are scaled
 RECENT = 10.0  # networks are averaged over the last tenth of all updates, or fewer
 PRECISIONS = ("float32", "tensorfloat32", "bfloat16")  # the latter two on a GPU; a CPU rounds only to bfloat16
 
@@ -30,6 +31,9 @@ class Polyak(AbstractTarget):
     tau: float = 0.5
     delay: int = eqx.field(static=True, default=1)
 
+    def __check_init__(self) -> None:
+        demand_least(1, self, "delay")
+
     def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
         last = t // every - 1  # the number of the last update: a slow actor moved with every `delay`-th
         tau = self.tau if self.delay == 1 else jnp.where(last % self.delay == 0, self.tau, 0.0)
@@ -41,6 +45,9 @@ class Periodic(AbstractTarget):
 
     period: int = 500
 
+    def __check_init__(self) -> None:
+        demand_least(1, self, "period")
+
     def track(self, online: Nets, target: Nets, t: Int[Array, ""], every: int) -> Nets:
         due = t // self.period > (t - every) // self.period
         return jax.tree.map(lambda new, old: jnp.where(due, new, old), online, target)
@@ -50,6 +57,7 @@ class Plan(eqx.Module):
     """Numbers one could sweep are leaves; what changes the program (sizes, clocks) is static."""
 
     gamma: float = 0.99
+    decision_price: float | None = None  # subtracted from the reward at each decision; None: there is none
     learning_rate: float = 5e-4
     epsilon: Schedule = linear(1.0, 0.001, 10_000)
     target: AbstractTarget = Periodic(500)
@@ -76,6 +84,10 @@ class Plan(eqx.Module):
             raise UserError(f"unknown precision '{self.precision}': use one of {', '.join(PRECISIONS)}")
         if self.lookahead < 0:
             raise UserError(f"a lookahead of {self.lookahead} steps: use 0 for targets of a span alone, or more")
+        demand_least(1, self, "learn_every", "batch", "extension_batch", "capacity")
+        demand_least(0, self, "warmup", "learning_starts", "evaluation_epsilon", "average")
+        if self.decision_price is not None and self.lookahead > 1:
+            raise UserError(f"a lookahead of {self.lookahead} steps beside a decision price: use 0 or 1")
 
     @property
     def first_update(self) -> int:
@@ -99,5 +111,5 @@ class Plan(eqx.Module):
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
-        adam = optax.adam(self.learning_rate)
+        adam = optax.adam(self.learning_rate, b2=DECAY)
         return adam if self.clip is None else optax.chain(optax.clip(self.clip), adam)

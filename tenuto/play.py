@@ -1,7 +1,7 @@
 """Let a policy play whole episodes, and film one."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from tenuto import extras
 from tenuto.envs import AbstractEnv
 from tenuto.envs.gym.atari import Atari, Game
 from tenuto.envs.gym.export import CompiledEnv
-from tenuto.envs.gym.make import made
+from tenuto.envs.gym.make import made, maker
 from tenuto.envs.gym.vector import LONGEST_EPISODE, SHOWING, episode_seed
 from tenuto.envs.registry import is_python
 from tenuto.errors import UserError
@@ -59,12 +59,13 @@ def play(
     for number in range(episodes):
         obs, _ = env.reset(seed=episode_seed(policy.seed, SHOWING, number))
         stepwise.reset()
-        total, steps, lengths, over = 0.0, 0, [], False
+        total, steps, over = 0.0, 0, False
+        lengths: list[int] = []
         watch(Moment(env, obs))
         while not over and steps < longest:
             action = stepwise(obs)
             length, done = stepwise.following
-            lengths += [length] if done == 1 else []
+            lengths = [*lengths, length] if done == 1 else [*lengths[:-1], length]  # an open-ended one grows
             obs, reward, terminated, truncated, _ = env.step(action)
             total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
             watch(Moment(env, obs, action, length, done, float(reward)))
@@ -87,6 +88,21 @@ def maker_of(job: Job, lane: int = 0) -> Callable[..., Any]:
             "tenuto.load(folder)[0].decide in a loop of your own"
         )
     return job.maker()
+
+
+def maker_for(env: Any) -> Callable[..., Any]:
+    """The function that makes an environment which is given by name, or by such a function."""
+    if isinstance(env, str):
+        return maker(env)
+    if not callable(env):
+        raise UserError(f"{env!r} is no environment to play in: pass a Gymnasium id, or a function that makes one")
+    return env
+
+
+def means(played: Sequence[Played]) -> dict[str, float]:
+    """The means over some episodes; that of the length over all their decisions."""
+    returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
+    return {"return": returns, "steps": steps, "decisions": decisions, "mean_length": steps / decisions}
 
 
 def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:

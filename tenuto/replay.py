@@ -136,6 +136,7 @@ class Replay(eqx.Module):
     capacity: int = eqx.field(static=True)
     lengths: tuple[int, ...] = eqx.field(static=True)
     only_whole: bool = eqx.field(static=True, default=False)
+    duration: Float[Array, " rows"] | tuple[()] = ()  # of each step; empty where all take 1
 
     @classmethod
     def empty(
@@ -147,8 +148,10 @@ class Replay(eqx.Module):
         room: int | None = None,
         only_whole: bool = False,
         screens: bool = False,
+        durations: bool = False,
     ) -> "Replay":
-        """No steps yet, and memory for observations like `obs`; with `screens` these are stacks of screens."""
+        """No steps yet, and memory for observations like `obs`; with `screens` these are stacks of screens, with
+        `durations` each step takes a time of its own."""
         kind: type[Pairs | Screens] = Screens if screens else Pairs
         held = capacity if room is None else min(capacity, room)
         # So that the oldest span's first step is still there, and the observation before it.
@@ -167,6 +170,7 @@ class Replay(eqx.Module):
             capacity=capacity,
             lengths=tuple(sorted(lengths)),
             only_whole=only_whole,
+            duration=number if durations else (),
         )
 
     @property
@@ -186,7 +190,8 @@ class Replay(eqx.Module):
     def cut(self, t: Int[Array, ""], option: Option) -> "Replay":
         """Mark the newest step, t, as the last one of its episode, which was cut short after it."""
         slot = t % self.rows
-        step = TimeStep(jnp.zeros(()), self.reward[slot], jnp.bool_(False), jnp.bool_(True))
+        took = () if isinstance(self.duration, tuple) else self.duration[slot]
+        step = TimeStep(jnp.zeros(()), self.reward[slot], jnp.bool_(False), jnp.bool_(True), took)
         return self._count(t, option._replace(choice=self.choice[slot]), step)
 
     def _count(self, t: Int[Array, ""], option: Option, step: TimeStep) -> "Replay":
@@ -204,13 +209,18 @@ class Replay(eqx.Module):
             choice=write(self.choice, option.choice, slot),
             reward=write(self.reward, step.reward, slot),
             ending=write(self.ending, ending, slot),
+            duration=self.duration
+            if isinstance(self.duration, tuple)
+            else write(self.duration, jnp.asarray(step.duration), slot),
             spans=write(self.spans, self._ended_before(t) + ended, slot),
         )
 
-    def sample_spans(self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar) -> tuple[Span, Bool[Array, " num"]]:
+    def sample_spans(
+        self, key: Array, num: int, t: Int[Array, ""], gamma: Scalar, price: Scalar | None = None
+    ) -> tuple[Span, Bool[Array, " num"]]:
         """Spans, uniform with replacement over the last `capacity` held; and whether there were any."""
         drawn = self.draw_spans(key, num, t)
-        return self.span(drawn.end, drawn.length, max(self.lengths), gamma), drawn.found
+        return self.span(drawn.end, drawn.length, max(self.lengths), gamma, price), drawn.found
 
     def draw_steps(self, key: Array, num: int, t: Int[Array, ""]) -> Drawn:
         """Draw single steps, uniform with replacement over the last `capacity` of the t stored."""
@@ -224,6 +234,18 @@ class Replay(eqx.Module):
         rank = base + jax.random.randint(key, (num,), 0, jnp.maximum(held, 1))
         end, length = self.locate(rank, t)
         return self._known(Drawn(end, length, (held > 0) & self._shown(end, length)))
+
+    def held_from(self, start: Int[Array, " num"], length: Int[Array, " num"], t: Int[Array, ""]) -> Drawn:
+        """The spans of these lengths that begin with these steps, or what the MDP's end left of them. They are found
+        where the action was held for so long. Needs the spans of all lengths to count."""
+        k = jnp.arange(max(self.lengths))
+        clock = start[:, None] + k  # (num, J)
+        before = jnp.where(clock > 0, self.spans[(clock - 1) % self.rows], 0)
+        done = self.spans[clock % self.rows] - before  # as many spans end with a step as its option has steps so far
+        held = (done > k) & (clock < t)
+        last = held & ((k + 1 == length[:, None]) | (self.ending[clock % self.rows] == TERMINATED))
+        found = 1 + jnp.argmax(last, axis=1)
+        return self._known(Drawn(start + found - 1, found, last.any(1)))
 
     def following(self, end: Int[Array, " num"], most: int, t: Int[Array, ""]) -> Int[Array, " num"]:
         """How many steps of the same episode are stored after these, `most` at most."""
@@ -270,19 +292,38 @@ class Replay(eqx.Module):
         cut = self.ending[end % self.rows] != RUNNING
         return end, jnp.where(cut, place + 1, listed)
 
-    def span(self, end: Int[Array, " num"], length: Int[Array, " num"], longest: int, gamma: Scalar) -> Span:
-        """The spans that end with these steps (given by the clock) and have these lengths, `longest` at most."""
+    def span(
+        self,
+        end: Int[Array, " num"],
+        length: Int[Array, " num"],
+        longest: int,
+        gamma: Scalar,
+        price: Scalar | None = None,
+        held: Int[Array, " num"] | None = None,
+    ) -> Span:
+        """The spans that end with these steps (given by the clock) and have these lengths, `longest` at most.
+
+        With a `price` each begins with a decision that costs it. Where only the first `held` steps are the span, and
+        the others what came next, another decision begins these.
+        """
         start = end - length + 1
         first, last = start % self.rows, end % self.rows
         k = jnp.arange(longest)
         inside = k < length[:, None]  # (num, longest)
-        rewards = self.reward[(start[:, None] + k) % self.rows]
+        slots = (start[:, None] + k) % self.rows
+        rewards, passed, total = self.reward[slots], k, length
+        if not isinstance(self.duration, tuple):
+            took = jnp.where(inside, self.duration[slots], 0.0)
+            passed, total = jnp.cumsum(took, axis=1) - took, took.sum(1)
+        if price is not None:
+            decided = (k == 0) if held is None else (k == 0) | (k == held[:, None])
+            rewards = rewards - price * decided
         return Span(
             obs=self.seen.first(start),
             choice=self.choice[first],
             length=length,
-            reward=jnp.where(inside, rewards * gamma**k, 0.0).sum(1),
-            discount=jnp.where(self.ending[last] == TERMINATED, 0.0, gamma**length),
+            reward=jnp.where(inside, rewards * gamma**passed, 0.0).sum(1),
+            discount=jnp.where(self.ending[last] == TERMINATED, 0.0, gamma**total),
             next_obs=self.seen.last(end),
         )
 

@@ -37,11 +37,16 @@ class Moments(NamedTuple):
         after = x - mean
         return Moments(steps, mean, squares + before * after, jnp.maximum(self.farthest, jnp.abs(after)))
 
-    def normalise(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        """The observation in spreads from the mean. A number that is nearly always the same has a small standard
-        deviation, and would become huge when it changes: its spread is a share of its farthest deviation."""
+    @property
+    def spread(self) -> Float[Array, " size"]:
+        """How far each number varies. One that is nearly always the same has a small standard deviation, and would
+        become huge when it changes: its spread is a share of its farthest deviation."""
         deviation = jnp.sqrt(self.squares / jnp.maximum(self.steps, 1.0))
-        spread = jnp.maximum(deviation, self.farthest / TAIL)
+        return jnp.maximum(deviation, self.farthest / TAIL)
+
+    def normalise(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
+        """The observation in spreads from the mean; 0 for what has never varied."""
+        spread = self.spread
         return jnp.where(spread > TINY, (x - self.mean) / jnp.maximum(spread, TINY), 0.0)
 
 

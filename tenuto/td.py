@@ -17,6 +17,8 @@ class Loss(NamedTuple):
 
     each: Float[Array, " heads"]
     weight: Float[Array, " heads"]
+    value: Float[Array, " heads"] | tuple[()] = ()  # what a head says, and what it should say: to be looked at, and
+    goal: Float[Array, " heads"] | tuple[()] = ()  # empty where the loss is not of values
 
 
 def double_q(online: Float[Array, " n"], target: Float[Array, " n"]) -> Float[Array, ""]:
@@ -24,11 +26,22 @@ def double_q(online: Float[Array, " n"], target: Float[Array, " n"]) -> Float[Ar
     return target[jnp.argmax(online)]
 
 
-def error(kind: str, prediction: Array, goal: Array) -> Array:
-    """The loss of predictions that share a goal: Huber with threshold 1, or the plain square."""
+def check_error(kind: str) -> None:
+    """Raise an error unless there is such a loss."""
     if kind not in ERRORS:
         raise UserError(f"unknown loss '{kind}': use one of {', '.join(ERRORS)}")
+
+
+def error(kind: str, prediction: Array, goal: Array) -> Array:
+    """The loss of predictions that share a goal: Huber with threshold 1, or the plain square."""
+    check_error(kind)
     return ERRORS[kind](prediction, jnp.broadcast_to(goal, prediction.shape))
+
+
+def against(kind: str, value: Float[Array, " heads"], goal: Array, weight: Float[Array, " heads"]) -> Loss:
+    """The loss of each head's value against its goal, or the one that all share."""
+    goal = jnp.broadcast_to(jax.lax.stop_gradient(goal), value.shape)
+    return Loss(error(kind, value, goal), weight, value, goal)
 
 
 def masked_mean(each: Float[Array, "n heads"], weight: Float[Array, "n heads"]) -> Float[Array, ""]:

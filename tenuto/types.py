@@ -31,6 +31,7 @@ class TimeStep(NamedTuple):
     reward: Float[Array, ""]
     terminated: Bool[Array, ""]  # the MDP ended: bootstrap with zero
     truncated: Bool[Array, ""]  # only the clock ended: bootstrap as usual
+    duration: Float[Array, ""] | tuple[()] = ()  # how much time it took; empty where all steps take 1
 
 
 class Option(NamedTuple):
@@ -40,6 +41,7 @@ class Option(NamedTuple):
     action: Array  # as the environment takes it
     length: Int[Array, ""]  # steps the action is to be held; 0 where no option runs
     done: Int[Array, ""]  # steps of it executed so far
+    origin: Array | tuple[()] = ()  # what was seen where it was decided; empty where nobody asks
 
 
 class Span(NamedTuple):
@@ -49,7 +51,7 @@ class Span(NamedTuple):
     choice: Array
     length: Int[Array, ""]  # 1 for a plain transition
     reward: Float[Array, ""]  # discounted sum over the span
-    discount: Float[Array, ""]  # gamma**length, zero where the MDP ended
+    discount: Float[Array, ""]  # gamma to the power of the time it took, zero where the MDP ended
     next_obs: Array
 
 

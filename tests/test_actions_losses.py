@@ -77,7 +77,7 @@ def test_double_q_loss_is_the_numpy_one(kind: str, slow: Callable[[float], float
         picked = np.argmax(mlp(online, next_obs))
         agreed.append(picked == np.argmax(mlp(judge, next_obs)))
         goal = reward + discount * mlp(judge, next_obs)[picked]
-        each, weight = loss(span)
+        each, weight, *_ = loss(span)
         np.testing.assert_allclose(each, [slow(mlp(online, obs)[choice] - goal)], rtol=1e-4, atol=1e-6)
         assert weight.tolist() == [1.0]
     assert not all(agreed), "the two networks must differ, or single Q-learning would pass"
@@ -109,7 +109,7 @@ def test_bootstrapped_q_loss_gives_each_head_the_goal_of_its_own_target_head() -
             mine, its = lane_of(online.members, head), lane_of(judge.members, head)
             goal = reward + discount * mlp(its, next_obs)[np.argmax(mlp(mine, next_obs))]
             want.append(huber(mlp(mine, obs)[choice] - goal))
-        each, weight = loss(span, jax.random.key(i))
+        each, weight, *_ = loss(span, jax.random.key(i))
         np.testing.assert_allclose(each, want, rtol=1e-4, atol=1e-6)
         weights.append(weight.tolist())
     assert {w for row in weights for w in row} == {0.0, 1.0}
@@ -167,7 +167,7 @@ def test_skip_q_loss_and_gradient_are_the_numpy_ones(
     for span in spans(terminated=False):
         obs, choice, length, reward, *_ = plain(span)
         code = np.array([float(choice)])
-        (_, (each, weight)), gradient = both(net, span, span.reward)
+        (_, (each, weight, *_)), gradient = both(net, span, span.reward)
 
         def slow(n: Any, o: np.ndarray = obs, c: np.ndarray = code, j: int = length, g: float = reward) -> float:
             return huber(option_net(n, o, c)[j - 1] - g)
@@ -190,7 +190,7 @@ def test_uncertain_loss_draws_every_head_to_one_goal_and_masks_the_gradient() ->
     for i, span in enumerate(spans(terminated=False)):
         obs, choice, length, reward, *_ = plain(span)
         code = np.array([float(choice)])
-        (mean, (each, weight)), gradient = both(net, span, span.reward, jax.random.key(i))
+        (mean, (each, weight, *_)), gradient = both(net, span, span.reward, jax.random.key(i))
         mask = np.asarray(weight)
         seen.add(tuple(mask.tolist()))
 

@@ -13,7 +13,21 @@ from helpers.runs import LINE, RANDOM, SMALL, UTE, Line, quick, vector_of_lines
 from tenuto import Agent, UserError, cli
 from tenuto.envs import registry
 from tenuto.envs.gym.vector import TRAINING
+from tenuto.errors import as_arguments
 from tenuto.runs.jobs import from_json, job_for
+
+
+class OldLine:
+    """An environment of a package that gymnasium has taken the place of."""
+
+    __module__ = "gym.envs.line"
+    observation_space = action_space = None
+
+    def reset(self) -> Any: ...
+
+    def step(self, action: Any) -> Any: ...
+
+    def close(self) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -35,19 +49,22 @@ from tenuto.runs.jobs import from_json, job_for
         ({"steps": 1.5}, ["steps", "1.5"]),
         ({"seeds": 0}, ["seeds", "at least 1"]),
         ({"seeds": 2.5}, ["seeds", "2.5"]),
-        ({"first_seed": -1}, ["first-seed", "-1"]),
+        ({"first_seed": -1}, ["first_seed", "-1"]),
         ({"steps": None, "episodes": 5}, [LINE, "steps", "episodes"]),
         ({"env": "chain-5", "agent": "ddqn", "plan": None}, ["chain-5", "episodes", "steps"]),
-        ({"evaluate_every": -1}, ["evaluate-every", "at least 0", "-1"]),
-        ({"evaluate_every": 10, "evaluation_episodes": 0}, ["evaluation-episodes", "at least 1"]),
-        ({"evaluation_episodes": 3}, ["evaluation-episodes", "evaluate-every"]),
+        ({"evaluate_every": -1}, ["evaluate_every", "at least 0", "-1"]),
+        ({"evaluate_every": 10, "evaluation_episodes": 0}, ["evaluation_episodes", "at least 1"]),
+        ({"evaluation_episodes": 3}, ["evaluation_episodes", "evaluate_every"]),
         ({"agent": "ddqn", "lam": 1.0}, ["'ddqn'", "lam"]),
         ({"agent": UTE, "lam": []}, ["lam", "no value"]),
         ({"agent": UTE, "lam": float("nan")}, ["lam", "nan"]),
         ({"gamma": 1.5}, ["gamma", "1.5"]),
-        ({"agent": "dar", "max_length": 3}, ["max-length", "fixed lengths"]),
+        ({"agent": "dar", "max_length": 3}, ["max_length", "fixed lengths"]),
         ({"heads": 3}, ["heads"]),
         ({"setting": "released"}, ["released", "standard"]),
+        ({"set": {"plan.bath": 3}}, ["set: unknown field", "'plan.batch'"]),
+        ({"env": OldLine()}, ["OldLine", "old package gym", "shimmy", "gymnasium.Env"]),
+        ({"env": OldLine}, ["OldLine", "old package gym"]),
         ({"track": ["tensorbord"]}, ["tensorbord", "'tensorboard'"]),
         ({"track": "tensorbord"}, ["tensorbord"]),
     ],
@@ -62,6 +79,7 @@ def test_what_is_wrong_with_a_call_is_said_in_a_line_before_a_folder_is_made(
     for part in named:
         assert part in str(told.value)
     assert "\n" not in str(told.value)
+    assert " --" not in str(told.value)  # flags are the command line's
     assert not run_folder.exists()
 
 
@@ -153,3 +171,32 @@ def test_arguments_of_an_environment_reach_it():
     assert crowd.reset()[:, 0].tolist() == [0.0, 0.0]
     assert crowd.step(np.asarray([0, 1]))[0][:, 0].tolist() == [np.float32(-0.2), np.float32(0.2)]
     assert from_json(job.to_json()).maker()().unwrapped.action_space == spaces.Discrete(2, start=7)
+
+
+class Beyond(Line):
+    """It shows a number that its bounds do not allow."""
+
+    def observe(self) -> np.ndarray:
+        return self.observation_space.high[:1].repeat(4) + np.float32(2)
+
+
+def test_observations_outside_of_their_bounds_are_told_once(run_folder: Path):
+    quick(Beyond, out=run_folder)
+    (line,) = (run_folder / "log.txt").read_text().splitlines()
+    assert "outside of its observation space: number 0 was 6.8, and its bounds are -4.8 and 4.8" in line
+
+
+def test_only_commands_within_backquotes_keep_their_flags_in_python():
+    said = "--max-length and --i-know (--lam): chain--5, `tenuto train --out`, or x--y"
+    assert as_arguments(said) == "max_length and i_know (lam): chain--5, `tenuto train --out`, or x--y"
+
+
+def test_what_is_said_of_a_run_that_is_loaded_or_saved_is_in_pythons_words(run_folder: Path, tmp_path: Path):
+    run = quick(LINE, steps=10, seeds=1)
+    assert run.save(run_folder) == run.save(run_folder)  # the same lines run twice
+    again = quick(LINE, steps=10, seeds=1)
+    again.save(run_folder)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("")
+    with pytest.raises(UserError, match="choose a new or empty folder for out"):
+        run.save(tmp_path / "mine")

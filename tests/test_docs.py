@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import tyro
 
+from helpers.pages import needs_sb3, python_in
 from tenuto import api
 from tenuto.cli import commands
 from tenuto.experiments.problems import PROBLEMS
@@ -27,15 +28,9 @@ RESULTS, SPEED, AGENTS, HOST = (
     (ROOT / "docs" / f"{name}.md").read_text() for name in ("results", "speed", "agents", "design-host")
 )
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+RUN_HERE = [page for page in PAGES if python_in(page) and not needs_sb3(python_in(page))]
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not needs_sb3(path.read_text()))
 STEPS = 128
-
-
-def python_in(page: Path) -> str:
-    """All Python of a page, as one program: later blocks may use what earlier ones made."""
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    included = re.compile(r'^--8<-- "(.*)"$', re.MULTILINE)
-    return "\n".join(included.sub(lambda found: (ROOT / found[1]).read_text(), block) for block in blocks)
 
 
 @pytest.fixture
@@ -52,19 +47,25 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("page", [page for page in PAGES if python_in(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", RUN_HERE, ids=lambda page: page.name)
 def test_python_in_the_documents_runs(page: Path, capsys: pytest.CaptureFixture[str]):
     exec(compile(python_in(page), page.name, "exec"), {"__name__": "a_page"})
     if page.name == "README.md":
         assert re.fullmatch(r"push (left|right) for \d+ steps\n", capsys.readouterr().out)
 
 
+FEW = {  # of what an example trains, each program compiled once
+    "compare_agents": {"agents": ("ute", "ddqn")},
+    "delivery": {"durations": (True,)},
+    "tank": {"extensions": ("act or repeat",)},
+}
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]):
     seen = runpy.run_path(str(example))
-    few = {"agents": ("ute", "ddqn")} if example.stem == "compare_agents" else {}
-    seen["main"](steps=STEPS, seeds=2, **few)
+    seen["main"](steps=STEPS, seeds=2, **FEW.get(example.stem, {}))
     assert capsys.readouterr().out.strip()
 
 
@@ -102,6 +103,13 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_the_table_of_lanes_is_that_of_the_kept_measurements(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    scaling = runpy.run_path(str(ROOT / "benchmarks/scaling.py"))
+    table = scaling["table"](scaling["read"]([ROOT / "results/benchmarks/scaling_cpu.jsonl"]))
+    assert table in (ROOT / "docs/scaling.md").read_text()
+
+
 def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     done = build(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -109,6 +117,7 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     assert (tmp_path / "index.html").exists()
     assert (tmp_path / "results" / "chain" / "table" / "index.html").exists()  # linked, and outside of docs/
     assert "tab:nchain_auc" in (tmp_path / "report.html").read_text()
+    assert "lava-bridge" in (tmp_path / "inspector.html").read_text()
     reference = re.sub(r"<[^>]+>", "", (tmp_path / "reference" / "index.html").read_text())
     assert all(name in reference for name in inspect.signature(api.train).parameters)
     assert "mkdocs build --strict" in (ROOT / "Makefile").read_text()

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from tenuto.errors import UserError
-from tenuto.extensions import Joint, Situation, SkipQ, Uncertain, Zeta
-from tenuto.spaces import Discrete
+from tenuto.extensions import Figar, Joint, Situation, SkipQ, Uncertain, Zeta
+from tenuto.spaces import Box, Discrete
 
 ACTIONS = Discrete(3)
 DRAWS = 20_000
@@ -229,3 +229,32 @@ def test_fresh_networks_value_every_length_and_heed_state_and_choice(part: SkipQ
     assert len(Counter(here.ravel().tolist())) == here.size, "no two heads or lengths share weights"
     assert (here != there).any()
     assert (here != other).any()
+
+
+# --- a least length --------------------------------------------------------------------------------------------
+
+
+def test_no_shorter_option_is_decided_than_the_least_neither_by_value_nor_by_chance() -> None:
+    part = SkipQ(5).with_min_length(3)
+    assert part.length_of_best(jnp.array([9.0, 8.0, 1.0, 2.0, 0.0])) == 4
+    assert SkipQ(5).length_of_best(jnp.array([9.0, 8.0, 1.0, 2.0, 0.0])) == 1
+    assert part.lengths == (1, 2, 3, 4, 5), "their values are learned all the same"
+    _, random = jax.jit(jax.vmap(part.draw))(KEYS[:500])
+    assert {*np.asarray(random).tolist()} == {3, 4, 5}
+
+
+def test_figars_actor_spreads_its_chances_over_the_lengths_that_may_be_decided() -> None:
+    part, box = Figar(4).with_min_length(2), Box(-1.0, [1.0])
+    choice = jnp.array([0.5, 0.0, 0.0, 1.0])  # an action, and the chances of 2, 3 and 4 steps
+    assert part.choices(box).outputs == len(choice)
+    _, uniform, ticket = jax.jit(jax.vmap(part.draw))(KEYS[:500])
+    assert {*np.asarray(uniform).tolist()} == {2, 3, 4}
+    drawn = jnp.float32(0.9), uniform[0], ticket[0]
+    action, length = part.extend((), choice, Situation(OBS, jnp.bool_(False), 0.0, 0.0, drawn), box)  # type: ignore[arg-type]
+    assert (float(action[0]), int(length)) == (0.5, 4)
+
+
+@pytest.mark.parametrize("least", [0, 6, 2.5])
+def test_a_least_length_beyond_the_greatest_is_refused(least: Any) -> None:
+    with pytest.raises(UserError, match="least length must be a whole number from 1 to the greatest, 5"):
+        SkipQ(5, min_length=least)

@@ -15,15 +15,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 LAYERS = (  # from the ground up; modules of one layer may import one another
     "errors extras files types spaces",
-    "td nets schedules bandit recorded hold scales",
+    "td nets own schedules bandit recorded hold scales",
     "actions extensions",
     "agents plan replay",
     "envs",
-    "loop",
+    "loop diagnostics",
     "settings",
     "trainers",
     "runs",
-    "policy play insight report console wrappers engines",
+    "policy export numpy_policy play insight report console wrappers sb3 engines",
     "api experiments sweeps",
     "pages",
     "cli",

@@ -14,6 +14,7 @@ import pytest
 from gymnasium import spaces
 
 import tenuto
+from helpers.commands import complaint, tenuto_says
 from helpers.files import snapshot
 from helpers.runs import (
     DICT,
@@ -32,7 +33,7 @@ from helpers.runs import (
     trained_run,
 )
 from helpers.trees import assert_same, lane_of
-from tenuto import Agent, Run, UserError, loop, play
+from tenuto import Agent, Run, UserError, loop, numpy_policy, play
 from tenuto.envs import Lava, lava
 from tenuto.envs.gym.spaces import Codec
 from tenuto.envs.gym.vector import EVALUATING, episode_seed
@@ -55,6 +56,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return small_run(tmp_path_factory.mktemp("small") / "run")
+
+
+@pytest.fixture(scope="module")
+def on_chain() -> Policy:
+    return quick("chain-5")[0]
 
 
 # ---- What was learned: kept, read again, acted by
@@ -104,6 +110,57 @@ def test_a_policy_plays_the_last_evaluation_again(trained: Run):
             assert decisions == trained.records["evaluation_decisions"][lane, -1, number]
 
 
+def test_a_batch_is_decided_as_each_of_its_observations(trained: Run, on_chain: Policy):
+    actions, lengths = trained[0].decide(observations(20))
+    assert (actions.dtype, actions.shape, lengths.shape) == (np.int64, (20,), (20,))
+    assert list(zip(actions.tolist(), lengths.tolist(), strict=True)) == decisions_of(trained[0], observations(20))
+    one_alone = trained[0].decide(observations(1))
+    assert [x.tolist() for x in one_alone] == [[actions[0]], [lengths[0]]]
+    actions, lengths = on_chain.decide(np.tri(5, dtype=np.uint8))
+    assert (actions.shape, lengths.tolist()) == ((5,), [3] * 5)
+
+
+def test_a_policy_tells_what_it_is(trained: Run, on_chain: Policy):
+    told = repr(trained[0])
+    for part in ("DoubleQ and Uncertain", "Box(", "(4,), float32)", "2 discrete actions", "up to 3 steps", "λ = 0.5"):
+        assert part in told
+    assert "\n" not in told
+    assert (
+        repr(on_chain) == "<Policy: Uniform and Joint; observes Chain as uint8 of shape (5,); 2 discrete actions, "
+        "each for up to 3 steps>"
+    )
+
+
+def test_the_command_exports_the_lane_and_the_networks_that_were_asked_for(
+    trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file, seen = tmp_path / "robot" / "policy.npz", observations(200)
+    for words, policy in (
+        ([], trained[0]),
+        (["--lane", "2"], trained[2]),
+        (["--lane", "1", "--best"], trained.best[1]),
+    ):
+        told = tenuto_says(capsys, "export", trained.folder, *words, "--out", file)
+        assert numpy_policy.__file__ in told
+        assert f"{file}: {file.stat().st_size:,} bytes" in told
+        np.testing.assert_array_equal(numpy_policy.load(file).decide(seen), policy.decide(seen))
+    told = tenuto_says(capsys, "export", trained.folder, "--out", file, "--with-code")
+    code = file.parent / "numpy_policy.py"
+    assert str(code) in told
+    assert code.read_bytes() == Path(numpy_policy.__file__).read_bytes()
+
+
+def test_the_command_refuses_what_it_cannot_export(trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file, code = tmp_path / "policy.npz", tmp_path / "numpy_policy.py"
+    assert "--lane must be 0 to 2" in complaint(capsys, "export", trained.folder, "--lane", "3", "--out", file)
+    assert "--with-code" in complaint(capsys, "export", trained.folder, "--out", tmp_path / "p.onnx", "--with-code")
+    assert ".npz" in complaint(capsys, "export", trained.folder, "--out", tmp_path / "policy.txt")
+    code.write_text("years of work")
+    assert str(code) in complaint(capsys, "export", trained.folder, "--out", file, "--with-code")
+    assert list(tmp_path.iterdir()) == [code]
+    assert code.read_text() == "years of work"
+
+
 def test_a_run_is_a_sequence_of_its_lanes_policies(trained: Run):
     assert len(trained) == 3
     assert [one.seed for one in trained] == [0, 1, 2]
@@ -140,11 +197,6 @@ UNSEEN = [[1, 1, 0, 0], [1, 1, 0, 0, -1], [1, 1, 0, 0, 300], "right", None]
 ROUNDED = [[1, 1, 0.5, 0, 0], np.array([1, 1, 0, 0, -1]), np.array([1, 1, 0, 0, 256.0]), [1, 1, 0, 0, np.nan]]
 
 
-@pytest.fixture(scope="module")
-def on_chain() -> Policy:
-    return quick("chain-5")[0]
-
-
 @pytest.mark.parametrize("obs", UNSEEN + ROUNDED, ids=str)
 def test_an_observation_that_a_compiled_environment_cannot_show_is_refused(on_chain: Policy, obs: Any):
     with pytest.raises(UserError, match="cannot read this"):
@@ -156,10 +208,22 @@ def test_whole_numbers_may_come_in_any_type(on_chain: Policy):
         assert on_chain.read(kind([1, 1, 0, 0, 0])).tolist() == [1, 1, 0, 0, 0]
 
 
-@pytest.mark.parametrize("obs", [[0.0] * 3, [[0.0] * 4], "left", None, [np.nan] * 4], ids=str)
+@pytest.mark.parametrize("obs", [[0.0] * 3, [[0.0] * 3], [[[0.0] * 4]], "left", None, [np.nan] * 4], ids=str)
 def test_an_observation_that_does_not_fit_the_space_is_refused(small: Run, obs: Any):
     with pytest.raises(UserError, match="cannot read this"):
         small[0].decide(obs)
+
+
+@pytest.mark.parametrize("batch", [np.zeros((0, 4)), [[0.0] * 4, [0.0] * 3], [[0.0] * 4, None]], ids=str)
+def test_a_batch_that_is_none_is_refused(batch: Any, small: Run, on_chain: Policy):
+    for learned in (small[0], on_chain):
+        with pytest.raises(UserError, match="cannot read this"):
+            learned.decide(batch)
+
+
+def test_a_batch_whose_parts_do_not_fit_together_is_refused(small: Run):
+    with pytest.raises(UserError, match="cannot read this"):
+        seeing(DICT, small).decide({"speed": np.zeros((2, 2)), "gear": np.zeros(3, int)})
 
 
 @pytest.mark.parametrize("obs", [-1, 4, 99, 1.5])
@@ -180,7 +244,8 @@ def test_a_cell_off_a_lava_map_is_refused(small: Run, cell: int):
 def test_saving_makes_the_folders_on_the_way_and_copies_all(trained: Run, tmp_path: Path):
     saved = trained.save(str(tmp_path / "deep" / "down"))
     assert saved == tmp_path / "deep" / "down"
-    names = {"best.npz", "config.json", "metrics.csv", "metrics.jsonl", "networks.npz", "records.npz", "summary.json"}
+    names = {"best.npz", "config.json", "final.npz", "metrics.csv", "metrics.jsonl", "networks.npz", "records.npz"}
+    names.add("summary.json")
     assert {path.name for path in saved.iterdir()} == names
     for name in names:
         assert (saved / name).read_bytes() == (trained.folder / name).read_bytes()

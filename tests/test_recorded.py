@@ -15,7 +15,7 @@ from helpers.runs import PLAN, RANDOM, Line
 from tenuto import Run, console, recorded
 from tenuto.recorded import Column, Recent
 from tenuto.runs import metrics, runner
-from tenuto.runs.trackers import AbstractTracker
+from tenuto.runs.trackers import AbstractTracker, Tracked
 
 SHORT: dict[str, Any] = {"plan": PLAN, "seeds": 3, "evaluate_every": 0, "progress": False}
 PAGE = (Path(__file__).parent.parent / "docs" / "watching.md").read_text()
@@ -46,6 +46,9 @@ def wider() -> Iterator[None]:
 class Spy(AbstractTracker):
     def __init__(self) -> None:
         self.heard: list[Sequence[dict[str, Any]]] = []
+
+    def begin(self, run: Tracked) -> None:
+        pass
 
     def log(self, step: int, lanes: Sequence[dict[str, Any]]) -> None:
         self.heard.append(lanes)

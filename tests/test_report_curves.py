@@ -96,7 +96,7 @@ def test_a_runs_curves_are_drawn(swept: Run, capsys: pytest.CaptureFixture[str],
     assert content.startswith(STARTS[suffix])
     if suffix == ".svg":
         text = content.decode()
-        assert all(f"lam={value}" in text for value in ("-1", "0", "0.333333"))
+        assert all(f"λ={value}" in text for value in ("-1", "0", "0.333333"))
         assert "evaluations without exploration" in text
     assert [path.name for path in tmp_path.iterdir()] == [f"curves{suffix}"]
 

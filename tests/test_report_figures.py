@@ -1,10 +1,17 @@
 """Figures: episodes in bins, and bands."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
-from tenuto.report import figures, stats
+from helpers.cells import cell
+from tenuto.report import curves, figures, stats
+from tenuto.report.figures import Curve, Visits
 
 RNG = np.random.default_rng(0)
 
@@ -57,3 +64,59 @@ def test_a_single_seed_is_drawn_without_a_band():
 def test_points_at_which_a_seed_has_no_number_are_not_drawn():
     line, _ = drawn(np.asarray([[np.nan, 1.0, 2.0], [0.0, 3.0, 4.0]]), np.arange(3))
     assert line.tolist() == [[1.0, 2.0], [2.0, 3.0]]
+
+
+def curve_of(seeds: int) -> Curve:
+    values = RNG.random((seeds, 3))
+    return Curve(np.arange(3), values, values, values, True)
+
+
+PANELS = {"a game": {"ute lam=0.5": curve_of(2), "ez-greedy mu=2": curve_of(2)}}
+DRAWN: dict[str, Callable[[Path], Any]] = {
+    "learning": lambda path: figures.learning_curves(PANELS, path, title="", worst=0.0, best=1.0),
+    "evaluations": lambda path: figures.evaluations(PANELS, path, title=""),
+    "returns": lambda path: figures.evaluation_returns(PANELS, path, title=""),
+    "side by side": lambda path: curves.draw(PANELS["a game"], path.with_suffix(".svg")),
+    "scores": lambda path: figures.scores([cell(column="ute lam=0.5", seeds=2)], path, title="", levels=(0.0,)),
+}
+
+
+@pytest.fixture
+def sheets(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """All sheets that are made; nothing is written, which would take a second each."""
+    made: list[Figure] = []
+    sheet = figures.sheet
+
+    def noted(*sizes: Any) -> tuple[Figure, np.ndarray]:
+        found = sheet(*sizes)
+        made.append(found[0])
+        return found
+
+    def title(figure: Figure, file: Path, text: str) -> None:
+        figure.suptitle(text)
+
+    monkeypatch.setattr(figures, "sheet", noted)
+    monkeypatch.setattr(figures, "write", title)
+    return made
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_a_figure_says_what_its_axes_are_and_how_sure_its_curves(kind: str, sheets: list[Figure], tmp_path: Path):
+    DRAWN[kind](tmp_path / "figure")
+    (figure,) = sheets
+    assert all(axis.get_ylabel() for axis in figure.axes if axis.get_visible())
+    labels = {label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]}
+    assert "ute λ=0.5" in labels
+    assert not any("lam" in label or "mu=" in label for label in labels)
+    said = "percentile-bootstrap" if kind != "scores" else "BCa bootstrap"
+    assert f"95% {said} interval over 2 seeds; of fewer than 5 seeds it is far too narrow" in figure.get_suptitle()
+
+
+def test_the_shades_of_a_map_have_a_scale(sheets: list[Figure], tmp_path: Path):
+    steps = np.asarray([[99.0, 0.0], [9.0, 0.0]])
+    figures.coverage({("", "ute"): Visits(steps, ("S.", ".G"), 0.5)}, tmp_path / "map", title="")
+    ours, bar = sheets[0].axes
+    assert bar.get_ylabel() == "steps begun in a cell, mean over seeds"
+    shades = ours.images[0].norm(steps)
+    np.testing.assert_allclose(shades, np.log1p(steps) / np.log1p(99), atol=1e-6)
+    assert {0, 1, 10} <= set(bar.get_yticks())

@@ -154,3 +154,10 @@ def test_a_cell_agrees_if_the_published_value_lies_in_its_interval(
     paper: float | None, interval: tuple[float, float], verdict: bool | None
 ):
     assert cell(published=paper, ci95=interval).agrees is verdict
+
+
+def test_a_caption_says_what_kind_of_interval_it_is_and_when_seeds_are_few():
+    assert stats.interval_words(stats.TABLES, [20, 20]) == "95% BCa bootstrap interval over 20 seeds"
+    assert stats.interval_words(stats.CURVES, [20, 5]) == "95% percentile-bootstrap interval over 5 or 20 seeds"
+    assert stats.interval_words(stats.CURVES, [2]).endswith("2 seeds; of fewer than 5 seeds it is far too narrow")
+    assert stats.interval_words(stats.CURVES, [1]) == "no interval, for there is 1 seed"

@@ -202,8 +202,36 @@ def test_values_and_sizes_reach_the_tasks():
     assert task.plan.epsilon.horizon == 3
     assert task.agent.extension.max_length == 4
     assert task.agent.extension.heads == 6
+    priced = job_for("chain-10", "ute", seeds=1, decision_price=(0, 0.5), min_length=3)
+    assert [task.plan.decision_price for task in priced.tasks] == [lane["decision_price"] for lane in priced.lanes]
+    assert [task.agent.extension.min_length for task in priced.tasks] == [3, 3]
+    assert job_for("chain-10", "joint-options", min_length=3).tasks[0].agent.extension.offered == (
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        9,
+        10,
+    )
     (task,) = job_for("chain-10", "ez-greedy", seeds=1, mu=(2.5,)).tasks
     assert task.agent.extension.mu == 2.5
+
+
+@pytest.mark.parametrize(
+    ("agent", "asked", "why"),
+    [
+        ("ez-greedy", {"min_length": 2}, "agent 'ez-greedy' has no lengths to choose from: leave --min-length out"),
+        ("ddqn", {"min_length": 2}, r"agent 'ddqn' has fixed lengths \(1,\), of which none is 2 or longer"),
+        ("ute", {"min_length": 11}, "agent 'ute' cannot hold actions for 11 steps at least: 10 are its most"),
+        ("ute", {"decision_price": -0.5}, "--decision-price must be at least 0, not -0.5"),
+        ("ute", {"decision_price": 1, "plan": '{"lookahead": 2}'}, "a lookahead of 2 steps beside a decision price"),
+    ],
+)
+def test_a_least_length_and_a_price_that_cannot_be_are_refused(agent: str, asked: dict[str, Any], why: str):
+    with pytest.raises(UserError, match=why):
+        job_for("chain-10", agent, seeds=1, **asked)
 
 
 CHANGES: dict[str, Any] = {
@@ -219,10 +247,13 @@ CHANGES: dict[str, Any] = {
     "epsilon_horizon": (10.0,),
     "schedule": "linear",
     "max_length": 9,
+    "min_length": 2,
+    "decision_price": (0.5,),
     "heads": 9,
     "evaluate_every": 100,
     "precision": "tensorfloat32",
     "paired": True,
+    "set": '{"plan.batch": 8}',
 }
 UTE = job_for("chain-10", "ute", seeds=2, episodes=100)
 

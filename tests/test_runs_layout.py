@@ -105,4 +105,5 @@ def test_fields_that_a_part_had_not_yet_or_has_no_longer_are_added_and_left_out(
         "gamma": 0.9,
         "average": 0.0,
         "lookahead": 0,
+        "decision_price": None,
     }

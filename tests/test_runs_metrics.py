@@ -13,6 +13,7 @@ import tenuto
 from helpers.runs import RANDOM
 from helpers.watched_runs import JUDGED, Story, job_of, lines_of, mean
 from tenuto import Run
+from tenuto.diagnostics import DIAGNOSTICS
 from tenuto.envs.gym.spaces import Codec, frames_per_step
 from tenuto.runs import folders, metrics, runner
 from tenuto.runs.records import Records
@@ -84,7 +85,7 @@ def test_the_table_says_what_the_lines_say(swept: Run, story: Story):
 def test_no_two_columns_of_the_table_share_a_name(swept: Run):
     heading = (swept.folder / "metrics.csv").read_text().splitlines()[0].split(",")
     assert len(set(heading)) == len(heading)
-    assert heading == ["step", "lane", "seed", *NAMES]
+    assert heading == ["step", "lane", "seed", *(metric.name for metric in metrics.table(lengths=3))]
     assert all(None not in row and None not in row.values() for row in rows_of(swept.folder))
 
 
@@ -99,6 +100,36 @@ def test_a_table_of_environments_and_values_has_a_column_for_each(tmp_path: Path
     assert list(rows[0]) == ["step", "lane", "env", "gamma", "seed", *NAMES]
     assert [row["env"] for row in rows] == ["lava-bridge", 'a "map", of mine']
     assert [row["recent_return"] for row in rows] == ["", ""]
+
+
+def test_lines_and_columns_of_diagnostics_are_the_last_of_the_records(swept: Run):
+    """To four digits, which small numbers need; of every length, and the mean over lengths."""
+    kept, lines = swept.records, lines_of(swept.folder)
+    seen = set()
+    for number, line in enumerate(lines):
+        for name in [d.name for d in DIAGNOSTICS]:
+            values = kept[f"chunk_{name}"][:, number].astype(np.float64)
+            columns = {f"{name}/{j + 1}": values[:, j] for j in range(3)} if values.ndim == 2 else {}
+            for column, wanted in (columns | {name: values.reshape(3, -1).mean(1)}).items():
+                for found, number_wanted in zip(line[column], wanted, strict=True):
+                    assert found is None if math.isnan(number_wanted) else found == float(f"{number_wanted:.4g}")
+                    seen |= {name} if found is not None else set()
+    assert seen == {d.name for d in DIAGNOSTICS}
+    assert f"chunk_{DIAGNOSTICS[0].name}" in kept.arrays()
+
+
+def test_rows_of_an_older_version_get_empty_cells_for_what_they_lack(tmp_path: Path):
+    table, old = metrics.Metrics(tmp_path, [{"seed": 0}, {"seed": 1}]), NAMES.index("loss_action")
+    heading = ["step", "lane", "seed", *NAMES[:old]]
+    rows = [[str(step), str(lane), str(lane), *map(str, range(old))] for step in (10, 20) for lane in (0, 1)]
+    (tmp_path / "metrics.csv").write_text("\n".join(",".join(row) for row in [heading, *rows]) + "\n")
+    table.keep(2)
+    found = rows_of(tmp_path)
+    assert [[row[name] for name in heading] for row in found] == rows
+    assert {row[name] for row in found for name in NAMES[old:]} == {""}
+    before = (tmp_path / "metrics.csv").read_text()
+    table.keep(2)
+    assert (tmp_path / "metrics.csv").read_text() == before
 
 
 def test_a_crash_and_going_on_neither_doubles_nor_loses_a_line(story: Story):

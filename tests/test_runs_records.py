@@ -156,6 +156,34 @@ def test_the_score_ignores_what_is_past_a_lanes_end() -> None:
     assert auc(returns, 0.0, 10.0).tolist() == [0.05, 0.0, 0.1]
 
 
+# ---- Diagnostics
+
+
+def test_diagnostics_stand_beside_the_clock_and_are_unknown_where_nobody_looked() -> None:
+    kept, nan = Records.empty(2, max_length=2, places=3), math.nan
+    kept.add(chunk_of([[1], []]), 10)  # as in a run that an older version began
+    kept.add(chunk_of([[2], [3]]), 20, {"one": np.float32([1, 2]), "two": np.float32([[1, 2], [3, 4]])})
+    again = Records.read(kept.arrays())
+    for each in (kept, again):
+        each.add(chunk_of([[4], []]), 30)
+        each.add(chunk_of([[], [5]]), 40, {"one": np.float32([5, 6]), "two": np.float32([[5, 6], [7, 8]])})
+        assert each["clock"].tolist() == [10, 20, 30, 40]
+        assert set(each.diagnosed()) == {"one", "two"}
+        np.testing.assert_array_equal(each["chunk_one"], [[nan, 1, nan, 5], [nan, 2, nan, 6]])
+        np.testing.assert_array_equal(each["chunk_two"][1], [[nan, nan], [3, 4], [nan, nan], [7, 8]])
+        assert each["chunk_one"].dtype == each["chunk_two"].dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 2), (2,), (2, 2, 1, 1)])
+def test_diagnostics_of_another_number_of_chunks_or_lanes_are_refused(shape: tuple[int, ...]) -> None:
+    kept = Records.empty(2, max_length=2, places=3)
+    for t in (10, 20):
+        kept.add(chunk_of([[1], []]), t)
+    Records.read(kept.arrays() | {"chunk_one": np.zeros((2, 2), np.float32)})
+    with pytest.raises(ValueError, match="diagnostic one"):
+        Records.read(kept.arrays() | {"chunk_one": np.zeros(shape, np.float32)})
+
+
 # ---- Growth
 
 

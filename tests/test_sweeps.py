@@ -110,6 +110,15 @@ def test_a_file_that_is_not_there_is_answered_in_a_line(tmp_path: Path, capsys: 
     assert "cannot read" in capsys.readouterr().err
 
 
+def test_fields_of_the_agent_are_searched_by_their_paths():
+    wanted = sweep_of({"agent.action.hidden": ["8", "4,4"], "plan.epsilon.end": [0.125]}, by="grid")
+    wanted = wanted._replace(base=dict(wanted.base) | {"agent": "ddqn", "set": {"plan.batch": 3}})
+    points = next(search.propose(wanted))
+    jobs = [trial.job for trial in trials.arrange(wanted, points)]
+    assert [job.tasks[0].agent.action.hidden for job in jobs] == [(8,), (4, 4)]
+    assert [(job.tasks[0].plan.epsilon.end, job.tasks[0].plan.batch) for job in jobs] == [(0.125, 3)] * 2
+
+
 # Which points are tried
 
 

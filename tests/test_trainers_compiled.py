@@ -28,13 +28,15 @@ COMPANY = {"alone": (SEED,), "with one": (SEED, 3), "in a crowd": (9, 1, SEED, 2
 TWELVE_EPISODES = (2,) * 6  # chunks of two rounds, a round being an episode of the tiny chain
 
 
-def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None):
-    """Each lane's records and whole state after the chunks, as plain arrays with the lanes first."""
+def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None, look=lambda program: None):
+    """Each lane's records and whole state after the chunks, as plain arrays with the lanes first; `look` sees the
+    program after each of them."""
     program = CompiledProgram(tasks, seeds, devices)
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     for rounds in chunks:
         kept.add(program.advance(rounds), program.t)
+        look(program)
     records = {name: kept[name] for name in ("returns", "steps", "decisions", "lam", "count")}
     records |= {name: kept[name].sum(1) for name in ("lengths", "visits")}
     lanes, _ = program.state()
@@ -54,6 +56,22 @@ def runs():
     cases = [(agent, company) for agent in AGENTS for company in COMPANY]
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(cases, pool.map(one, cases), strict=True))
+
+
+@pytest.mark.bitwise
+def test_looking_into_a_program_changes_nothing_of_what_it_learns(runs):
+    """And who looks twice sees the same, which differs from lane to lane."""
+    seen = []
+
+    def look(program):
+        seen.append(program.diagnose())
+        assert_same(program.diagnose(), seen[-1])
+
+    seeds = COMPANY["in a crowd"]
+    assert_same(lane_of(train([tiny_task("ute")] * 6, seeds, look=look), 2), runs["ute", "in a crowd"])
+    assert len(seen) == len(TWELVE_EPISODES)
+    for name in ("td_error", "option_spread", "gradient_option"):
+        assert len(np.unique(seen[-1][name], axis=0)) == 6
 
 
 @pytest.mark.bitwise

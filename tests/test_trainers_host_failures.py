@@ -98,6 +98,7 @@ REWARDS = {
     "infinite": (-np.inf, "the reward is -inf, not a finite number"),
     "nothing": (None, "the reward is None, not a number"),
     "a word": ("much", "the reward is 'much', not a number"),
+    "a number as text": ("1.0", "the reward is '1.0', not a number"),
     "a list": ([1.0, 2.0], r"the reward is \[1.0, 2.0\], not a number"),
 }
 
@@ -129,11 +130,12 @@ def test_a_reward_too_great_for_a_float32_stops_the_run():
 def test_a_step_in_the_old_language_is_told():
     message = advanced(failing("step", 0, lambda answer: answer[:4]).make)
     assert message.startswith("lane 1 (seed 6), step 0: step() raised ValueError: not enough values to unpack")
+    assert message.endswith(": in gymnasium's API step() returns (observation, reward, terminated, truncated, info)")
 
 
 def test_a_reset_in_the_old_language_is_told():
     message = advanced(failing("reset", 0, lambda answer: answer[0]).make)
-    assert message.startswith("lane 1 (seed 6), step 0: the observation has shape ()")
+    assert message.startswith("lane 1 (seed 6), step 0: reset() returned ndarray: in gymnasium's API it takes seed=")
 
 
 def test_a_reset_that_takes_no_seed_is_told():
@@ -143,6 +145,7 @@ def test_a_reset_that_takes_no_seed_is_told():
 
     message = advanced(Seedless)
     assert message.startswith("lane 0 (seed 5), step 0: reset(seed=...) raised TypeError: ")
+    assert message.endswith(": in gymnasium's API it takes seed= and options=, and returns (observation, info)")
     assert "unexpected keyword argument 'seed'" in message
 
 

@@ -76,7 +76,7 @@ def test_an_extended_action_is_its_plain_steps(
         while not over:
             action = data.draw(st.integers(start, start + n - 1))
             length = data.draw(st.integers(1, most))
-            said = np.int64(action - start + n * (length - 1)) if flat else np.asarray([action, length])
+            said = np.int64(action - start + n * (length - 1)) if flat else np.asarray([action - start, length - 1])
             assert env.action_space.contains(said)
             obs, reward, terminated, truncated, info = env.step(said)
             seen = plain(twin, action, length)
@@ -92,6 +92,10 @@ def test_an_extended_action_is_its_plain_steps(
             discounted = sum(gain * gamma**i for i, gain in enumerate(gains))
             assert info["discounted_reward"] == pytest.approx(discounted, rel=1e-9, abs=1e-9)
             assert info["discount"] == pytest.approx(gamma ** len(seen), rel=1e-12)
+            lasted = len(seen) if seen[-1][3] and not seen[-1][2] else length
+            as_lasted = action - start + n * (lasted - 1) if flat else [action - start, lasted - 1]
+            assert np.asarray(info["lasted"]).tolist() == as_lasted
+            assert env.action_space.contains(info["lasted"])
             assert (type(reward), type(terminated), type(truncated)) == (float, bool, bool)
             over = terminated or truncated
 
@@ -115,14 +119,14 @@ class Reuses(Script):
 def test_observations_of_single_steps_are_kept_where_the_environment_reuses_its_arrays():
     env = ExtendedActions(Reuses(), 3)
     env.reset()
-    seen = env.step([0, 3])[4]["inner"]["observations"]
+    seen = env.step([0, 2])[4]["inner"]["observations"]
     assert [one["a"].tolist() for one in seen] == [[1, 1], [2, 2], [3, 3]]
 
 
 def test_what_the_environment_tells_under_the_wrappers_names_is_kept_step_by_step():
     env = ExtendedActions(Reuses(), 2, gamma=0.5)
     env.reset()
-    info = env.step([0, 2])[4]
+    info = env.step([0, 1])[4]
     assert (info["length"], info["discount"]) == (2, 0.25)
     assert info["inner"]["infos"] == [
         {"length": 10, "discount": "none", "inner": 1},
@@ -133,10 +137,10 @@ def test_what_the_environment_tells_under_the_wrappers_names_is_kept_step_by_ste
 def test_its_target_is_exact_by_a_hand_worked_example():
     env = ExtendedActions(Script([1.0, 2.0, 4.0, 8.0]), 3, gamma=0.5)
     env.reset()
-    _, reward, terminated, _, info = env.step([2, 3])
+    _, reward, terminated, _, info = env.step([2, 2])
     assert (reward, terminated) == (7.0, False)
     assert (info["length"], info["discounted_reward"], info["discount"]) == (3, 1 + 2 / 2 + 4 / 4, 1 / 8)
-    _, reward, terminated, _, info = env.step([0, 3])
+    _, reward, terminated, _, info = env.step([0, 2])
     assert (reward, terminated) == (8.0, True)
     assert (info["length"], info["discounted_reward"], info["discount"]) == (1, 8.0, 1 / 2)
 
@@ -145,7 +149,7 @@ def test_its_target_is_exact_by_a_hand_worked_example():
 def test_the_least_and_the_greatest_discount_are_allowed(gamma: float):
     env = ExtendedActions(Script([1.0, 2.0, 4.0]), 2, gamma)
     env.reset()
-    info = env.step([0, 2])[4]
+    info = env.step([0, 1])[4]
     assert (info["discounted_reward"], info["discount"]) == (1.0 + 2.0 * gamma, gamma)
 
 
@@ -160,18 +164,21 @@ def test_flat_actions_count_all_pairs_once():
     assert taken == [(4, 1), (5, 1), (6, 1), (4, 2), (5, 2), (6, 2)]
 
 
-def test_pairs_have_the_wrapped_environments_actions_and_lengths_from_one():
+def test_pairs_count_all_actions_and_lengths_from_zero():
     env = ExtendedActions(Script(n=3, start=4), 2)
     space = env.action_space
     assert isinstance(space, spaces.MultiDiscrete)
-    assert (space.start.tolist(), space.nvec.tolist()) == ([4, 1], [3, 2])
-    space.seed(0)
-    drawn = {tuple(space.sample().tolist()) for _ in range(200)}
-    assert drawn == {(action, length) for action in (4, 5, 6) for length in (1, 2)}
+    assert (space.start.tolist(), space.nvec.tolist()) == ([0, 0], [3, 2])
+    taken = {}
+    for pair in np.ndindex(3, 2):
+        env.reset()
+        length = env.step(np.asarray(pair))[4]["length"]
+        taken[pair] = (env.unwrapped.taken[-1], length)
+    assert taken == {(action, longer): (4 + action, 1 + longer) for action in range(3) for longer in range(2)}
     assert env.observation_space == env.env.observation_space
 
 
-@pytest.mark.parametrize("action", [[4, 1], [-1, 1], [0, 0], [0, 3], [0, -1], [0], [0, 1, 1], 0, None, "up"], ids=repr)
+@pytest.mark.parametrize("action", [[4, 1], [-1, 1], [0, 2], [0, -1], [0], [0, 1, 1], 0, None, "up"], ids=repr)
 def test_what_is_no_pair_is_refused_before_a_step_is_taken(action: Any):
     env = ExtendedActions(Script(n=4), 2)
     env.reset()
@@ -201,21 +208,108 @@ def test_a_discount_out_of_bounds_is_refused(gamma: float):
         ExtendedActions(Script(), 3, gamma)
 
 
-def test_an_environment_without_discrete_actions_is_refused():
-    with pytest.raises(UserError, match=r"discrete actions, not Box"):
-        ExtendedActions(gymnasium.make("Pendulum-v1"), 3)
-    with pytest.raises(UserError, match=r"discrete actions, not MultiDiscrete"):
+class Wheels(gymnasium.Env[Any, Any]):
+    """Keeps the numbers it is given, which come in two rows; and spoils them, as some environments do."""
+
+    observation_space = spaces.Box(-1, 1, (1,))
+    action_space = spaces.Box(np.float32([[-2, 0], [-1, -1]]), np.float32([[2, 4], [1, 1]]))
+
+    def __init__(self, clock: int = 6):
+        self.clock = clock
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.taken: list[Any] = []
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.taken.append(action.tolist())
+        action *= 2
+        return np.zeros(1, np.float32), 1.0, False, len(self.taken) == self.clock, {}
+
+
+def test_a_box_has_one_number_more_for_the_length():
+    env = ExtendedActions(Wheels(), 4)
+    space = env.action_space
+    assert isinstance(space, spaces.Box)
+    assert (space.shape, space.dtype) == ((5,), np.float32)
+    assert (space.low.tolist(), space.high.tolist()) == ([-2, 0, -1, -1, -1], [2, 4, 1, 1, 1])
+    env.reset()
+    given = np.float32([0.5, 1, -0.5, 0.25, 0.1])  # the third quarter of the interval from -1 to 1
+    assert env.step(given)[4]["length"] == 3
+    assert env.unwrapped.taken == [[[0.5, 1], [-0.5, 0.25]]] * 3
+    assert given.tolist() == np.float32([0.5, 1, -0.5, 0.25, 0.1]).tolist()
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10])
+def test_each_length_has_an_equal_part_of_the_interval(most: int):
+    env = ExtendedActions(Wheels(clock=1_000), most)
+    env.reset()
+    pieces = np.linspace(-1, 1, 9 * most + 1)[:-1] + 1 / (9 * most)  # the middles of nine pieces of each part
+    found = [env.step(np.float32([0, 0, 0, 0, number]))[4]["length"] for number in pieces]
+    assert found == [length for length in range(1, most + 1) for _ in range(9)]
+
+
+@pytest.mark.parametrize(("number", "length"), [(-1, 1), (1, 3), (-7, 1), (np.inf, 3), (0, 2)])
+def test_bounds_and_what_lies_outside_of_them_are_the_shortest_and_the_longest(number: float, length: int):
+    env = ExtendedActions(Wheels(), 3)
+    env.reset()
+    assert env.step(np.float32([0, 0, 0, 0, number]))[4]["length"] == length
+
+
+def test_a_box_action_that_the_clock_cut_has_the_number_of_the_length_it_lasted():
+    env = ExtendedActions(Wheels(), 4)
+    env.reset()
+    whole, cut = np.float32([0.5, 1, -1, 0, 0.9]), np.float32([1, 2, 1, 0.5, 0.9])
+    assert env.step(whole)[4]["lasted"].tolist() == whole.tolist()
+    info = env.step(cut)[4]
+    assert info["length"] == 2
+    assert info["lasted"].tolist() == [1, 2, 1, 0.5, -0.25]  # the middle of the second quarter
+    env.reset()
+    assert env.step(info["lasted"])[4]["length"] == 2
+
+
+@pytest.mark.parametrize("action", [[0, 0, 0, 0], [[0, 0], [0, 0]], [0, 0, 0, 0, np.nan], 0, None, "up"], ids=repr)
+def test_what_is_no_box_action_is_refused_before_a_step_is_taken(action: Any):
+    env = ExtendedActions(Wheels(), 3)
+    env.reset()
+    with pytest.raises(UserError, match="is not an action"):
+        env.step(action)
+    assert env.unwrapped.taken == []
+
+
+class Whole(Wheels):
+    action_space = spaces.Box(0, 3, (2,), np.int64)
+
+
+def test_an_environment_with_other_actions_is_refused():
+    with pytest.raises(UserError, match=r"Discrete or a Box of floats, not MultiDiscrete"):
         ExtendedActions(ExtendedActions(Script(), 3), 3)
+    with pytest.raises(UserError, match=r"Discrete or a Box of floats, not Box\(0, 3, \(2,\), int64\)"):
+        ExtendedActions(Whole(), 3)
+    with pytest.raises(UserError, match="leave it out"):
+        ExtendedActions(Wheels(), 3, flat=True)
+
+
+def test_actions_of_single_numbers_and_of_boxes_can_be_extended_twice():
     twice = ExtendedActions(ExtendedActions(Script([1.0] * 9), 3, flat=True), 2, flat=True)
     assert twice.action_space == spaces.Discrete(18)
     twice.reset()
     assert twice.step(9 + 8)[1] == 6.0
+    wheels = ExtendedActions(ExtendedActions(Wheels(), 2), 3)
+    wheels.reset()
+    assert wheels.step(np.float32([0, 0, 0, 0, 1, 0.9]))[1] == 6.0
 
 
 @pytest.mark.parametrize("flat", [False, True])
 def test_gymnasiums_checker_passes_a_wrapped_environment(flat: bool):
     with no_warning_but(WRAPPED, NO_SPEC):
         check_env(ExtendedActions(Script([1.0] * 60), 3, flat=flat))
+
+
+def test_gymnasiums_checker_passes_a_wrapped_environment_with_continuous_actions():
+    with no_warning_but(WRAPPED, *WIDE):
+        check_env(ExtendedActions(gymnasium.make("MountainCarContinuous-v0"), 3), skip_render_check=True)
 
 
 @pytest.mark.parametrize("flat", [False, True])

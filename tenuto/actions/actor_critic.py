@@ -4,10 +4,11 @@ from abc import abstractmethod
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction
+from tenuto.errors import demand_least
 from tenuto.spaces import AbstractContinuous
 from tenuto.types import Nets, ObsSize, Span
 
@@ -16,6 +17,9 @@ class AbstractActorCritic(AbstractAction):
     """Its networks have a part `critic`; the least of the critics' values counts."""
 
     explores = False  # every choice is a little random, none more than the others
+
+    def __check_init__(self) -> None:
+        demand_least(1, self, "hidden", "critics")
 
     @property
     @abstractmethod
@@ -43,8 +47,11 @@ class AbstractActorCritic(AbstractAction):
 
         return nets.reading(obs_size, critics, key)
 
+    def worth(self, n: Nets, obs: Array, choice: Array, choices: AbstractContinuous) -> Float[Array, ""]:
+        return n.critic(obs, choices.encode(choice)).min()
+
     def critic_loss(self, n: Nets, target: Nets, span: Span, key: Array, choices: AbstractContinuous) -> td.Loss:
         """How wrong each critic is about the span's choice."""
         goal = span.reward + span.discount * self.value(n, target, span.next_obs, key, choices)
         values = n.critic(span.obs, choices.encode(span.choice))[:, 0]
-        return td.Loss(td.error("squared", values, jax.lax.stop_gradient(goal)), jnp.ones(self.critics))
+        return td.against("squared", values, goal, jnp.ones(self.critics))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PyTree
 
+from tenuto.errors import UserError
 from tenuto.spaces import AbstractSpace
 from tenuto.td import Loss
 from tenuto.types import Nets, ObsSize, Span
@@ -60,6 +61,10 @@ class AbstractAction(eqx.Module):
     @abstractmethod
     def value(self, nets: Nets, target: Nets, obs: Array, key: Array, choices: Any) -> Float[Array, ""]:
         """V(s'): the one bootstrap of Proposition 1, shared by every loss."""
+
+    def worth(self, nets: Nets, obs: Array, choice: Array, choices: Any) -> Float[Array, ""]:
+        """What a choice is worth, for extension policies that weigh whether to go on with it (`ActOrRepeat`)."""
+        raise UserError(f"{type(self).__name__} does not say what a choice is worth: use another extension policy")
 
     @abstractmethod
     def times(self, nets: Nets, factor: Float[Array, ""]) -> Nets:

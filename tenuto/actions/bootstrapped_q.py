@@ -7,6 +7,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction, Lesson
+from tenuto.errors import demand_least
+from tenuto.own import PYTHON, Maker, OwnNetwork
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, ObsSize, Span
 
@@ -23,8 +25,17 @@ class BootstrappedQ(AbstractAction):
     init_weights: str = eqx.field(static=True, default="uniform")
     error: str = eqx.field(static=True, default="huber")
     keep: float = eqx.field(static=True, default=0.5)  # probability that a head learns from a sample
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # each head: one's own (`own.py`)
+
+    def __check_init__(self) -> None:
+        td.check_error(self.error)
+        nets.check_init(self.init_weights)
+        demand_least(1, self, "hidden", "heads")
 
     def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
+        if (make := self.net) is not None:
+            return nets.Ensemble(lambda k: OwnNetwork(make, obs_size, choices.n, k), self.heads, key)
+
         def heads(size: int, key: Array) -> nets.Ensemble:
             sizes = (size, *self.hidden, choices.n)
             return nets.Ensemble(lambda k: nets.MLP(sizes, k, self.init_weights), self.heads, key)
@@ -56,6 +67,9 @@ class BootstrappedQ(AbstractAction):
         """The heads' mean value: the target that an extension policy learns from."""
         return td.double_q(q(obs).mean(0), target(obs).mean(0))
 
+    def worth(self, q: Nets, obs: Array, choice: Array, choices: Discrete) -> Float[Array, ""]:
+        return q(obs).mean(0)[choice]
+
     def times(self, q: Nets, factor: Float[Array, ""]) -> Nets:
         return q.times(factor)
 
@@ -65,6 +79,6 @@ class BootstrappedQ(AbstractAction):
     def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
         """How wrong each head is. Each has a goal of its own, from its own target head."""
         value = jax.vmap(td.double_q)(q(span.next_obs), target(span.next_obs))  # (heads,)
-        goal = jax.lax.stop_gradient(span.reward + span.discount * value)
-        each = td.error(self.error, q(span.obs)[:, span.choice], goal)
-        return td.Loss(each, td.bootstrap_mask(key, self.keep, self.heads))
+        goal = span.reward + span.discount * value
+        mask = td.bootstrap_mask(key, self.keep, self.heads)
+        return td.against(self.error, q(span.obs)[:, span.choice], goal, mask)

@@ -7,6 +7,8 @@ from jaxtyping import Array, Bool, Float
 
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction, Lesson
+from tenuto.errors import demand_least
+from tenuto.own import PYTHON, Maker, OwnNetwork
 from tenuto.spaces import Discrete
 from tenuto.types import Nets, ObsSize, Span
 
@@ -18,8 +20,16 @@ class DoubleQ(AbstractAction):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(16, 16))
     init_weights: str = eqx.field(static=True, default="uniform")
     error: str = eqx.field(static=True, default="huber")
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # a network of one's own (`own.py`)
+
+    def __check_init__(self) -> None:
+        td.check_error(self.error)
+        nets.check_init(self.init_weights)
+        demand_least(1, self, "hidden")
 
     def init(self, obs_size: ObsSize, choices: Discrete, key: Array) -> Nets:
+        if self.net is not None:
+            return OwnNetwork(self.net, obs_size, choices.n, key)
         init = self.init_weights
         return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, choices.n), k, init), key, init)
 
@@ -49,6 +59,9 @@ class DoubleQ(AbstractAction):
     def value(self, q: Nets, target: Nets, obs: Array, key: Array, choices: Discrete) -> Float[Array, ""]:
         return td.double_q(q(obs), target(obs))
 
+    def worth(self, q: Nets, obs: Array, choice: Array, choices: Discrete) -> Float[Array, ""]:
+        return q(obs)[choice]
+
     def times(self, q: Nets, factor: Float[Array, ""]) -> Nets:
         return q.times(factor)
 
@@ -58,5 +71,4 @@ class DoubleQ(AbstractAction):
     def loss(self, q: Nets, target: Nets, span: Span, key: Array, choices: Discrete) -> td.Loss:
         """How wrong the value of the span's choice is."""
         goal = span.reward + span.discount * self.value(q, target, span.next_obs, key, choices)
-        each = td.error(self.error, q(span.obs)[span.choice], jax.lax.stop_gradient(goal))
-        return td.Loss(each[None], jnp.ones(1))
+        return td.against(self.error, q(span.obs)[span.choice][None], goal, jnp.ones(1))

@@ -9,12 +9,13 @@ from typing import Annotated, ClassVar
 
 import tyro
 
-from tenuto.runs.request import SCALARS, Asked, flag
+from tenuto.runs.request import SCALARS, Amount, Asked, flag
 
 # Flags that take several values, none of which has a comma in it.
 LISTS = (
     *map(flag, (*SCALARS, "schedule")),
     *("--setting", "--parts", "--track", "--lengths", "--max-lengths", "--games", "--agents", "--problems"),
+    "--experiments",
 )
 
 
@@ -29,7 +30,27 @@ class List:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(Asked):
+class Training(Asked):
+    """Flags of a run that are no part of what it is."""
+
+    checkpoint_seconds: float = 30.0
+    """Least time between two checkpoints; 0 saves after every chunk."""
+    track: list[str] = dataclasses.field(default_factory=list)
+    """Where else the numbers go: tensorboard (a curve per lane), wandb (a run for each group of seeds, with their
+    means; WANDB_PROJECT names the project, WANDB_MODE=offline works), wandb-lanes (a run for each lane)."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
+    keep_checkpoint: bool = False
+    """Keep the final state (final.npz) even if it takes more than 100 MB, so that `tenuto resume DIR --more-steps` can
+    go on from it. A smaller one is always kept."""
+    i_know: bool = False
+    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(Training):
     """Train an agent with many seeds, all in one compiled program.
 
     Lists of values are crossed: `--lam -2 0 2 --seeds 20` trains 60 lanes side by side. Ctrl-C stops cleanly;
@@ -47,19 +68,40 @@ class Train(Asked):
     """Agent, for example ute (`tenuto list` shows all)."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same run."""
-    checkpoint_seconds: float = 30.0
-    """Least time between two checkpoints; 0 saves after every chunk."""
-    track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb (WANDB_MODE=offline works)."""
-    i_know: bool = False
-    """Start even if there are unusually many lanes, heads or lengths, or if the memory seems too small."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Show(Training):
+    """Show what `tenuto train` with the same flags would do, or what a run has done: the agent, the plan with every
+    number, lanes, budget, evaluations, the sizes of networks, and the memory it takes. Nothing is trained.
+
+    Each field is shown as `--set` takes it.
+
+    Example: tenuto show --env CartPole-v1 --agent ute --set plan.batch=128
+    """
+
+    does: ClassVar[str] = "tenuto.cli.show:show"
+
+    dir: Annotated[Path | None, tyro.conf.Positional] = None
+    """The folder of a run, in place of all flags."""
+    env: list[str] = dataclasses.field(default_factory=list)
+    """Environment(s), as `tenuto train` takes them."""
+    agent: str | None = None
+    """Agent, as `tenuto train` takes it."""
+    out: Path | None = None
+    """The folder that `tenuto train` would use: it is looked into, and nothing is written."""
+    json: bool = False
+    """As JSON."""
 
 
 @dataclasses.dataclass
 class Resume:
     """Go on with a run that was stopped; on a CPU bit for bit as if it had not been.
 
+    With --more-steps go on with a finished run: the longer one is another, in a folder of its own.
+
     Example: tenuto resume runs/ute
+    Example: tenuto resume runs/cartpole --more-steps 50k --out runs/cartpole-longer
     """
 
     does: ClassVar[str] = "tenuto.cli.train:resume"
@@ -69,7 +111,18 @@ class Resume:
     checkpoint_seconds: float = 30.0
     """Least time between two checkpoints; 0 saves after every chunk."""
     track: list[str] = dataclasses.field(default_factory=list)
-    """Where else the numbers go, a curve per lane: tensorboard, wandb."""
+    """Where else the numbers go: tensorboard, wandb, wandb-lanes."""
+    stop_at: float | None = None
+    """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
+    patience: int | None = None
+    """Finish the run after so many evaluations in a row without a better mean return."""
+    more_steps: Amount = None
+    """Train a finished run for so many steps more. Its hyper-parameters stay as they are; an annealed learning rate
+    goes on from its value for the new number of steps."""
+    out: Path | None = None
+    """Folder for the run with --more-steps."""
+    keep_checkpoint: bool = False
+    """Keep the final state even if it takes more than 100 MB."""
     trust: bool = False
     """Import the modules that the run's environment names. Without it such a run is refused: importing runs code."""
     i_know: bool = False
@@ -100,6 +153,35 @@ class Eval:
 
 
 @dataclasses.dataclass
+class Export:
+    """Take a trained policy away, to where tenuto is not: to a robot, into another program.
+
+    An .npz is read by `numpy_policy.py`, a single file that needs NumPy only: it decides as the trained policy does.
+    `--with-code` puts it beside. An .onnx is for everything that reads ONNX (it needs the extra `onnx`, and
+    a policy that draws no random numbers); it maps a batch `obs` to `action` and `length`.
+
+        import numpy_policy
+        policy = numpy_policy.load("policy.npz")
+        action, length = policy.decide(obs)
+
+    Example: tenuto export runs/cartpole --lane 0 --out policy.npz --with-code
+    """
+
+    does: ClassVar[str] = "tenuto.cli.export:export"
+
+    dir: Annotated[Path, tyro.conf.Positional]
+    """The folder given to `tenuto train --out`."""
+    lane: int = 0
+    """The lane whose policy is taken, counted from 0; `tenuto eval` shows which is best."""
+    best: bool = False
+    """Take the lane's networks as of its best evaluation, in place of its last ones."""
+    out: Path = Path("policy.npz")
+    """The file: .npz or .onnx."""
+    with_code: bool = False
+    """Copy numpy_policy.py into the folder of an .npz."""
+
+
+@dataclasses.dataclass
 class Plot:
     """Draw learning curves of one or more runs side by side, finished or not: mean and IQM over seeds with 95%
     intervals, and decisions per step.
@@ -115,6 +197,33 @@ class Plot:
     """The file to draw to: .png, .svg or .pdf."""
     training: bool = False
     """Draw training returns even where there are evaluations."""
+    diagnostics: bool = False
+    """Draw what learning looks like inside: losses, values, gradients, option values and their spread by length."""
+    frontier: bool = False
+    """Draw return against decisions per episode, a point for each `--decision-price` of the runs."""
+
+
+@dataclasses.dataclass
+class Compare:
+    """Compare any runs, finished or not: in each environment mean and IQM of every agent with 95% intervals, its
+    decisions, and differences seed by seed; over all environments IQM, probability of improvement and performance
+    profiles.
+
+    Compared is the number that `tenuto train` shows at its end: the mean over the last third of evaluations, or where
+    there are none the mean over training. Runs that differ only in their seeds count as one.
+
+    Example: tenuto compare runs/ute runs/ddqn --out compared.png compared.tex
+    """
+
+    does: ClassVar[str] = "tenuto.cli.compare:compare"
+
+    dirs: Annotated[list[Path], tyro.conf.Positional]
+    """Folders given to `tenuto train --out`, or folders that hold such folders."""
+    out: list[Path] = dataclasses.field(default_factory=list)
+    """Files to write, by the ends of their names: .png, .svg or .pdf (a figure), .json, .tex (LaTeX), .md (Markdown).
+    """
+    training: bool = False
+    """Compare training returns even where there are evaluations."""
 
 
 @dataclasses.dataclass
@@ -260,7 +369,7 @@ class Sweep:
     """What to search: a TOML file."""
     out: Path
     """Folder for the results: a new or empty one, or that of the same sweep."""
-    trials: int | None = None
+    trials: Amount = None
     """Trials of random and optuna, in place of the file's number."""
     where: Where = dataclasses.field(default_factory=Where)
     i_know: bool = False
@@ -271,11 +380,12 @@ class Sweep:
 class ReproduceFlags:
     """Flags of all experiments."""
 
+    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
     name: ClassVar[str]
 
     out: Path
     """Folder for the results."""
-    seeds: int | None = None
+    seeds: Amount = None
     """Seeds per cell; by default as many as the paper has: 20, on Atari 7. On MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["released"])
     """Hyper-parameters: `released` (what the authors' code ran), `text` (the paper's words), or both."""
@@ -370,7 +480,7 @@ class ReproduceAtari(GamesFlags):
     games: list[str] | None = None
     """Games, as ale-py names them: road_runner, ms_pacman; by default the paper's 12. Other
     games have no published numbers."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps (of 4 frames) that each lane is trained for; by default the paper's 2,500,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on road_runner, of main only ddqn and ute, unless other
@@ -394,7 +504,7 @@ class ReproduceMinatar(GamesFlags):
     """Hyper-parameters: there is only `standard`."""
     games: list[str] | None = None
     """Of breakout, asterix, freeway, seaquest and space_invaders; by default all."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps that each lane is trained for; by default 2,000,000."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed on breakout, of main only ddqn and ute, unless other
@@ -417,7 +527,7 @@ class ReproduceZoo(ReproduceFlags):
 
     name: ClassVar[str] = "zoo"
 
-    seeds: int | None = None
+    seeds: Amount = None
     """Seeds per cell; by default 10, on MinAtar 30."""
     setting: list[str] = dataclasses.field(default_factory=lambda: ["standard"])
     """Hyper-parameters: there is only `standard`."""
@@ -429,11 +539,46 @@ class ReproduceZoo(ReproduceFlags):
     agents: list[str] | None = None
     """Agents: ddqn, temporl, ez-greedy, ute, ute-adaptive, full-ensemble; for continuous actions sac and ute-sac. By
     default all."""
-    steps: int | None = None
+    steps: Amount = None
     """Environment steps that each lane is trained for; by default each problem's own number."""
     quick: bool = False
     """A trial run to see that all works: 400 steps of 1 seed of ddqn and ute on CartPole-v1, unless other flags are
     given. Its numbers mean nothing."""
+
+
+EXPERIMENT_FLAGS: dict[str, type[ReproduceFlags]] = {
+    kind.name: kind
+    for kind in (
+        *(ReproduceChain, ReproduceGridworlds, ReproducePendulum),
+        *(ReproduceAtari, ReproduceMinatar, ReproduceZoo),
+    )
+}
+
+
+@dataclasses.dataclass
+class ReproduceAll:
+    """The paper as a whole: its experiments one after the other, each in a folder of its own in --out, then one page
+    about all of them, report.html.
+
+    What is there already is not run again, so that the same command goes on where it was stopped. By default these are
+    chain, gridworlds and pendulum; atari needs a GPU for long and is left out unless --experiments names it, as are
+    minatar and zoo, which are not in the paper. On two CPU cores the three take more than a day: --seeds 3 is an honest
+    first look. For flags of one experiment call it by itself with the folder OUT/EXPERIMENT, before or after.
+
+    Example: tenuto reproduce all --quick --seeds 2 --out runs/paper
+    """
+
+    does: ClassVar[str] = "tenuto.cli.reproduce_all:reproduce_all"
+
+    out: Path
+    """Folder for the folders of the experiments, and for report.html."""
+    experiments: list[str] | None = None
+    """Of chain, gridworlds, pendulum, atari, minatar and zoo; by default those of the paper but atari."""
+    seeds: int | None = None
+    """Seeds per cell; by default as many as each experiment has."""
+    where: Where = dataclasses.field(default_factory=Where)
+    quick: bool = False
+    """A trial run of each, to see that all works: its numbers mean nothing."""
 
 
 @dataclasses.dataclass
@@ -446,8 +591,6 @@ class Reproduce:
     Example: tenuto reproduce chain --seeds 20 --out runs/chain
     """
 
-    does: ClassVar[str] = "tenuto.cli.reproduce:reproduce"
-
     experiment: (
         Annotated[ReproduceChain, tyro.conf.subcommand("chain", prefix_name=False)]
         | Annotated[ReproduceGridworlds, tyro.conf.subcommand("gridworlds", prefix_name=False)]
@@ -455,15 +598,23 @@ class Reproduce:
         | Annotated[ReproduceAtari, tyro.conf.subcommand("atari", prefix_name=False)]
         | Annotated[ReproduceMinatar, tyro.conf.subcommand("minatar", prefix_name=False)]
         | Annotated[ReproduceZoo, tyro.conf.subcommand("zoo", prefix_name=False)]
+        | Annotated[ReproduceAll, tyro.conf.subcommand("all", prefix_name=False)]
     )
+
+    @property
+    def does(self) -> str:
+        return self.experiment.does
 
 
 Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[Show, tyro.conf.subcommand("show")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
+    | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Plot, tyro.conf.subcommand("plot")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
@@ -475,15 +626,18 @@ Command = (
 
 
 def separated(words: list[str]) -> list[str]:
-    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`."""
-    out, flag = [], ""
+    """Lists written with commas as lists written with spaces: `--lam=-2,0,2` as `--lam -2 0 2`; and what several --set
+    say as one, at the end."""
+    out, assigned, flag = [], list[str](), ""
     for word in words:
         name, _, value = word.partition("=")
-        if name in LISTS and "," in value:
+        flag = name if word.startswith("--") else flag
+        if flag == "--set":
+            assigned += [word] if name != flag else [value] if value else []
+        elif name in LISTS and "," in value:
             out += [name, *value.split(",")]
-        elif flag in LISTS and "," in word:
+        elif flag in LISTS and name != flag and "," in word:
             out += [part for part in word.split(",") if part]
         else:
             out.append(word)
-        flag = name if word.startswith("--") else flag
-    return out
+    return [*out, "--set", *assigned] if assigned else out

@@ -45,7 +45,7 @@ class OnePage(http.server.BaseHTTPRequestHandler):
         self._page = page
         super().__init__(*args)  # type: ignore[arg-type]
 
-    def do_GET(self) -> None:  # noqa: N802 (http.server's name)
+    def do_GET(self) -> None:
         self.send_response(200 if self.path == "/" else 404)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         body = self._page if self.path == "/" else b""

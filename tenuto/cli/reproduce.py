@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import Progress, TaskID
 
 from tenuto import extras
-from tenuto.cli.commands import Reproduce, Where
+from tenuto.cli.commands import Reproduce, ReproduceFlags, Where
 from tenuto.cli.train import show_needs
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.engines import study
@@ -38,8 +38,12 @@ ENGINES = ("local", "ray", "slurm")
 
 
 def reproduce(command: Reproduce, words: list[str]) -> None:
+    assert isinstance(command.experiment, ReproduceFlags)
+    reproduce_one(command.experiment, words)
+
+
+def reproduce_one(flags: ReproduceFlags, words: list[str]) -> None:
     """Run an experiment: the jobs that are not done yet, then the tables and figures of everything asked for so far."""
-    flags = command.experiment
     experiment = EXPERIMENTS[flags.name]
     work.check_names("setting", flags.setting, experiment.settings)
     work.check_names("parts", flags.parts, experiment.parts)

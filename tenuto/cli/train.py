@@ -12,41 +12,48 @@ import numpy as np
 from rich.table import Table
 
 from tenuto import extras, play
-from tenuto.api import load
+from tenuto.api import Run
 from tenuto.cli.commands import Eval, Merge, Plot, Resume, Train
 from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
 from tenuto.envs import registry
 from tenuto.errors import UserError
-from tenuto.runs import folders, needs, runner, trackers
+from tenuto.runs import folders, more, needs, runner, trackers
 from tenuto.runs import merge as merging
 from tenuto.runs.jobs import Given, Job, resolve
 from tenuto.runs.request import FIELDS, Request
+from tenuto.runs.stopping import AbstractStop, NoImprovement, Threshold
 
 
 def train(command: Train, words: list[str]) -> None:
     asked = {name: getattr(command, name) for name in FIELDS}
-    do_job(
-        resolve(Request(**asked), Given(unlimited=command.i_know)),
-        command.out,
-        command.checkpoint_seconds,
-        command.track,
-    )
+    do_job(resolve(Request(**asked), Given(unlimited=command.i_know)), command.out, command)
 
 
 def resume(command: Resume, words: list[str]) -> None:
-    job = folders.load_job(command.dir, Given(unlimited=command.i_know))
-    if folders.finished(command.dir) and not left_to_do(command.dir):
-        raise UserError(f"{command.dir} is finished, there is nothing to resume: its results are in summary.json")
+    given, folder = Given(unlimited=command.i_know), command.dir
+    job = folders.load_job(folder, given)
     if not command.trust:
-        refuse_imports(job, command.dir)
-    do_job(job, command.dir, command.checkpoint_seconds, command.track)
+        refuse_imports(job, folder)
+    if (command.more_steps is None) != (command.out is None):
+        raise UserError("--more-steps needs a folder of its own, --out: a finished run is never changed")
+    if command.more_steps is not None and command.out is not None:
+        folder = command.out
+        job, notes = more.prepare(command.dir, command.more_steps, folder, given)
+        for line in notes:
+            say(line)
+    elif folders.finished(folder) and not left_to_do(folder):
+        raise UserError(
+            f"{folder} is finished, there is nothing to resume: its results are in summary.json; --more-steps trains "
+            "it for longer"
+        )
+    do_job(job, folder, command)
 
 
-def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) -> None:
+def do_job(job: Job, folder: Path, command: Train | Resume) -> None:
     """Run a job with a progress bar, then draw its figures and show its summary."""
-    if checkpoint_seconds < 0:
-        raise UserError(f"--checkpoint-seconds must be at least 0, not {checkpoint_seconds:g}")
-    trackers.check(track)
+    if command.checkpoint_seconds < 0:
+        raise UserError(f"--checkpoint-seconds must be at least 0, not {command.checkpoint_seconds:g}")
+    opened, rules = trackers.open_trackers(command.track), rules_of(command)
     begun = folders.unfinished(folder)
     if not folders.check(job, folder):
         folders.make_folder(folder)
@@ -73,8 +80,10 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
                 report=lambda now: show_progress(progress, task, now, job),
                 note=say,
                 stop=stop.is_set,
-                checkpoint_seconds=checkpoint_seconds,
-                track=track,
+                checkpoint_seconds=command.checkpoint_seconds,
+                track=opened,
+                stop_when=rules,
+                keep_bytes=math.inf if command.keep_checkpoint else runner.KEPT_BYTES,
             )
         except runner.Interrupted:
             say(f"Stopped. Go on with: tenuto resume {shlex.quote(str(folder))}")
@@ -82,6 +91,12 @@ def do_job(job: Job, folder: Path, checkpoint_seconds: float, track: list[str]) 
         progress.update(task, completed=1.0)
     draw_figures(folder)
     show_summary(job, summary, folder)
+
+
+def rules_of(asked: Train | Resume) -> list[AbstractStop]:
+    """When to finish the run before its budget is spent."""
+    at: list[AbstractStop] = [] if asked.stop_at is None else [Threshold(asked.stop_at)]
+    return at if asked.patience is None else [*at, NoImprovement(asked.patience)]
 
 
 def join(command: Merge, words: list[str]) -> None:
@@ -133,6 +148,7 @@ def show_summary(job: Job, summary: dict[str, Any], folder: Path) -> None:
     from tenuto.report.tables import verbatim
 
     measure, title, caption = runner.headline(job)
+    caption += f"; {stats.interval_words(stats.TABLES, map(len, job.groups().values()))}"
     scores = np.asarray([lane[measure] for lane in summary["lanes"]], float)
     table = Table(
         title=verbatim(f"{job.label}, setting {job.request.setting}: {title}", "table.title"),
@@ -162,7 +178,7 @@ def evaluate(command: Eval, words: list[str]) -> None:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
     if command.video is not None:
         play.check(command.video)
-    run = load(command.dir)
+    run = Run(command.dir)
     if not command.trust:
         refuse_imports(run.job, command.dir)
     run = run.best if command.best else run
@@ -174,16 +190,18 @@ def evaluate(command: Eval, words: list[str]) -> None:
     table = Table(title=title, title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
-    means: list[float] = []
+    means, dt = list[float](), run.job.given.dt
     with end_on_ctrl_c(), bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
             played = play.evaluate(run[lane], makers[lane], command.episodes)
-            returns, steps, decisions = (float(np.mean([episode[i] for episode in played])) for i in range(3))
-            means.append(returns)
+            found = play.means(played)
+            means.append(found["return"])
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
-            numbers = f"{returns:.{stats.digits(means)}f}", f"{steps:.1f}", f"{decisions:.1f}"
-            table.add_row(str(lane), verbatim(label), *numbers, f"{steps / decisions:.2f}")
+            numbers = f"{means[-1]:.{stats.digits(means)}f}", f"{found['steps']:.1f}", f"{found['decisions']:.1f}"
+            length = found["mean_length"]
+            held = f"{length:.2f}" + (f" ({length * dt:.3g} s)" if dt else "")
+            table.add_row(str(lane), verbatim(label), *numbers, held)
             progress.advance(task)
     console.print(table)
     if len(means) > 1:
@@ -196,7 +214,13 @@ def evaluate(command: Eval, words: list[str]) -> None:
 
 
 def plot(command: Plot, words: list[str]) -> None:
-    from tenuto.report import curves
+    from tenuto.report import curves, figures, frontier, inside
 
-    written = curves.draw(curves.load(command.dirs, command.training), command.out)
-    say(f"Drawn to {written}")
+    figures.check(command.out)
+    if command.frontier:
+        frontier.draw(frontier.load(command.dirs, command.training), command.out)
+    elif command.diagnostics:
+        figures.keep(inside.drawn(inside.load(command.dirs)), command.out)
+    else:
+        curves.draw(curves.load(command.dirs, command.training), command.out)
+    say(f"Drawn to {command.out}")

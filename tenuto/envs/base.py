@@ -44,6 +44,11 @@ class AbstractSpec(eqx.Module):
         """Whether observations are stacks of screens (high, wide, depth), of which replay stores each screen once."""
         return False
 
+    @property
+    def durations(self) -> bool:
+        """Whether each step says how much time it took (`TimeStep.duration`): what follows is discounted by that."""
+        return False
+
     def pay(self, reward: Array) -> Array:
         """The reward as agents learn from it (clipped, say). Returns are sums of the original rewards."""
         return reward

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from tenuto.experiments import published, published_atari, published_zoo
+from tenuto.report import stats
 from tenuto.report.cells import Cell
 
 
 def caption(cells: Sequence[Cell]) -> str:
     """What the numbers are, how the published ones are marked, and the notes about these."""
-    text = f"Mean over {seeds(cells)} seeds [95% bootstrap interval]"
+    text = f"Mean over {seeds(cells)} seeds [95% {stats.TABLES} interval]{few(cells)}"
     if any(cell.published is not None for cell in cells):
         text += " (published value, ✓ where it lies in our interval, ✗ where it does not; as"
         text += f" {runs(cells)} it has noise of its own{spread(cells)})."
@@ -17,7 +18,7 @@ def caption(cells: Sequence[Cell]) -> str:
 
 def on_a_page(cells: Sequence[Cell]) -> str:
     """The same where marks have words of their own."""
-    text = f"Mean over {seeds(cells)} seeds and its 95% bootstrap interval."
+    text = f"Mean over {seeds(cells)} seeds and its 95% {stats.TABLES} interval{few(cells)}."
     if any(cell.published is not None for cell in cells):
         text += f" A published value, as {runs(cells)}, has noise of its own{spread(cells)}."
     return " ".join([text, *notes(cells)])
@@ -36,6 +37,12 @@ def notes(cells: Sequence[Cell]) -> list[str]:
 
 def seeds(cells: Sequence[Cell]) -> str:
     return " or ".join(map(str, sorted({cell.seeds for cell in cells})))
+
+
+def few(cells: Sequence[Cell]) -> str:
+    """A warning where the intervals rest on few seeds."""
+    least = min(cell.seeds for cell in cells)
+    return f", far too narrow where there are fewer than {stats.FEW} seeds" if 1 < least < stats.FEW else ""
 
 
 def runs(cells: Sequence[Cell]) -> str:

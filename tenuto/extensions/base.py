@@ -2,6 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
@@ -25,9 +26,27 @@ class Situation(NamedTuple):
     drawn: PyTree  # what its own `draw` gave for this step
 
 
-class AbstractExtension(eqx.Module):
-    """Decides how long a choice is held. Everything takes one sample; callers vmap."""
+class Standing(NamedTuple):
+    """What an extension policy knows of the option that is followed, when it may go on or be broken off."""
 
+    obs: Array  # as networks read it, as is the next
+    origin: Array  # what was seen where the option was decided
+    done: Int[Array, ""]  # steps of it executed so far
+    gain: Callable[[], Float[Array, ""]]  # what the best choice is worth beyond the one that is held, by the learner
+    price: Float[Array, ""]  # of a decision, in the unit of values
+    epsilon: Float[Array, ""]
+    drawn: PyTree  # what its own `draw` gave for this step
+
+
+class AbstractExtension(eqx.Module):
+    """Decides how long a choice is held. Everything takes one sample; callers vmap.
+
+    An option is over after the length that `extend` gave it. That of an `open_ended` policy then goes on step by step
+    for as long as `goes_on` says so.
+    """
+
+    open_ended: ClassVar[bool] = False  # whether options go on after their length while `goes_on` says so
+    weighs: ClassVar[bool] = False  # whether `goes_on` asks for values: then that of a choice counts on what it says
     uses_lam: ClassVar[bool] = False  # whether lengths depend on λ: then it can be set, swept and shown
     only_explored: ClassVar[bool] = False  # whether only choices that the learner calls exploratory are held
 
@@ -36,9 +55,19 @@ class AbstractExtension(eqx.Module):
     def max_length(self) -> int:
         """J: no option is longer."""
 
+    @property
+    def min_length(self) -> int:
+        """No option that it decides is shorter, unless the episode ends."""
+        return 1
+
     def __check_init__(self) -> None:
         if not isinstance(self.max_length, int) or self.max_length < 1:
             raise UserError(f"the greatest length must be a whole number from 1 up, not {self.max_length}")
+        if not isinstance(self.min_length, int) or not 1 <= self.min_length <= self.max_length:
+            raise UserError(
+                f"the least length must be a whole number from 1 to the greatest, {self.max_length}, "
+                f"not {self.min_length}"
+            )
 
     @property
     @abstractmethod
@@ -53,6 +82,15 @@ class AbstractExtension(eqx.Module):
     def with_max_length(self, longest: int) -> Self:
         """The same policy with options of up to this length. An error continues a sentence that names the agent."""
         changed: Any = {"max_length": longest}
+        return dataclasses.replace(self, **changed)
+
+    def with_min_length(self, shortest: int) -> Self:
+        """The same policy with options of at least this length."""
+        if "min_length" not in (field.name for field in dataclasses.fields(self)):
+            raise UserError("has no lengths to choose from: leave --min-length out")
+        if shortest > self.max_length:
+            raise UserError(f"cannot hold actions for {shortest} steps at least: {self.max_length} are its most")
+        changed: Any = {"min_length": shortest}
         return dataclasses.replace(self, **changed)
 
     def with_heads(self, heads: int) -> Self:
@@ -79,6 +117,10 @@ class AbstractExtension(eqx.Module):
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: Any) -> tuple[Array, Int[Array, ""]]:
         """The action that a choice means, and for how many steps to hold it."""
 
+    def goes_on(self, nets: Nets, now: Standing) -> Bool[Array, ""]:
+        """Whether the option goes on for another step. Only that of an open-ended policy can."""
+        return jnp.bool_(False)
+
 
 class AbstractLearnedExtension(AbstractExtension):
     """An extension policy with option values of its own, learned from every span of the agent's choices."""
@@ -102,7 +144,11 @@ class AbstractLearnedExtension(AbstractExtension):
         if not self.epsilon_greedy:
             return ()
         k_coin, k_length = jax.random.split(key)
-        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), 1, self.max_length + 1)
+        return jax.random.uniform(k_coin), jax.random.randint(k_length, (), self.min_length, self.max_length + 1)
+
+    def length_of_best(self, values: Float[Array, " J"]) -> Int[Array, ""]:
+        """The length of the greatest value, among those that may be decided."""
+        return self.min_length + jnp.argmax(values[self.min_length - 1 :])
 
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
         length = self.best(nets, now.obs, choice, now.lam, actions)

@@ -18,6 +18,7 @@ class Figar(AbstractExtension):
     """
 
     max_length: int = eqx.field(static=True, default=4)
+    min_length: int = eqx.field(static=True, default=1, kw_only=True)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -31,7 +32,7 @@ class Figar(AbstractExtension):
         return isinstance(actions, Box)
 
     def choices(self, actions: Box) -> Timed:
-        return Timed(actions, self.max_length)
+        return Timed(actions, 1 + self.max_length - self.min_length)
 
     def credit(self, choice: Array, length: Int[Array, ""], actions: Box) -> Array:
         return choice
@@ -40,12 +41,12 @@ class Figar(AbstractExtension):
         k_coin, k_any, k_length = jax.random.split(key, 3)
         return (
             jax.random.uniform(k_coin),
-            jax.random.randint(k_any, (), 1, self.max_length + 1),
+            jax.random.randint(k_any, (), self.min_length, self.max_length + 1),
             jax.random.uniform(k_length),
         )
 
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: Box) -> tuple[Array, Int[Array, ""]]:
         coin, any_length, ticket = now.drawn
         action, chances = self.choices(actions).split(choice)
-        drawn = 1 + (ticket >= jnp.cumsum(chances)[:-1]).sum()
+        drawn = self.min_length + (ticket >= jnp.cumsum(chances)[:-1]).sum()
         return action, jnp.where(coin < now.epsilon, any_length, drawn)

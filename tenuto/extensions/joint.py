@@ -41,6 +41,12 @@ class Joint(AbstractExtension):
             raise UserError(f"has fixed lengths {self.offered}: leave --max-length out")
         return dataclasses.replace(self, offered=(longest,))
 
+    def with_min_length(self, shortest: int) -> Self:
+        kept = tuple(length for length in self.offered if length >= shortest)
+        if not kept:
+            raise UserError(f"has fixed lengths {self.offered}, of which none is {shortest} or longer")
+        return dataclasses.replace(self, offered=kept)
+
     def suits(self, actions: AbstractSpace) -> bool:
         return isinstance(actions, Discrete) or len(self.offered) == 1
 

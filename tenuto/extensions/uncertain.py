@@ -4,11 +4,12 @@ import dataclasses
 from typing import Any, Self
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tenuto import nets, td
+from tenuto.errors import demand_least
 from tenuto.extensions.base import AbstractLearnedExtension
+from tenuto.own import PYTHON, Maker, OwnNetwork
 from tenuto.spaces import AbstractSpace
 from tenuto.types import Nets, ObsSize, Span
 
@@ -22,6 +23,7 @@ class Uncertain(AbstractLearnedExtension):
     uses_lam = True
 
     max_length: int = eqx.field(static=True, default=10)
+    min_length: int = eqx.field(static=True, default=1, kw_only=True)  # of what is decided; values know shorter ones
     heads: int = eqx.field(static=True, default=10)
     before: tuple[int, ...] = eqx.field(static=True, default=())
     embed: int = eqx.field(static=True, default=0)
@@ -32,6 +34,13 @@ class Uncertain(AbstractLearnedExtension):
     epsilon_greedy: bool = eqx.field(static=True, default=False)
     init_weights: str = eqx.field(static=True, default="uniform")
     one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share the embedding of the choice
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # each head: one's own (`own.py`)
+
+    def __check_init__(self) -> None:
+        td.check_error(self.error)
+        nets.check_init(self.init_weights)
+        demand_least(1, self, "heads", "before", "after", "shared")
+        demand_least(0, self, "embed")
 
     def with_heads(self, heads: int) -> Self:
         return dataclasses.replace(self, heads=heads)
@@ -41,6 +50,8 @@ class Uncertain(AbstractLearnedExtension):
         shape: Any = {"embed": self.embed, "after": self.after, "init": self.init_weights}
 
         def make(size: int, key: Array) -> nets.AbstractNetwork:
+            if (own := self.net) is not None:
+                return nets.Ensemble(lambda k: OwnNetwork(own, size + code_size, J, k), self.heads, key)
             if self.one_embedding:
                 return nets.SharedEmbedding(size, code_size, J, self.heads, key, **shape)
             if self.shared:
@@ -59,9 +70,9 @@ class Uncertain(AbstractLearnedExtension):
         self, net: Nets, obs: Array, choice: Array, lam: Float[Array, ""], actions: AbstractSpace
     ) -> Int[Array, ""]:
         values = self.values(net, obs, choice, actions)
-        return 1 + jnp.argmax(values.mean(0) + lam * values.std(0))
+        return self.length_of_best(values.mean(0) + lam * values.std(0))
 
     def loss(self, net: Nets, span: Span, goal: Float[Array, ""], key: Array, actions: AbstractSpace) -> td.Loss:
         values = net(span.obs, actions.encode(span.choice))[:, span.length - 1]  # (B,)
         mask = td.bootstrap_mask(key, self.keep, self.heads)
-        return td.Loss(td.error(self.error, values, goal), mask)
+        return td.against(self.error, values, goal, mask)

@@ -2,6 +2,7 @@
 networks say of every state of a map, or of every step of an episode; the page computes lengths from that by itself."""
 
 import base64
+import importlib.util
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,10 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from PIL import Image
 
 import tenuto
-from tenuto import insight, play
+from tenuto import extras, insight, play
 from tenuto.envs.gym.make import made
 from tenuto.errors import UserError
 from tenuto.insight import Insight
@@ -21,8 +21,9 @@ from tenuto.pages import maps, page
 from tenuto.pages.maps import Json, Map
 from tenuto.play import Moment
 from tenuto.policy import Policy
-from tenuto.runs import folders
+from tenuto.runs import folders, snapshots
 from tenuto.runs.jobs import Job
+from tenuto.runs.snapshots import Snapshot
 from tenuto.spaces import Discrete
 
 TITLE, SCRIPTS = "tenuto: inspector", ("values.js", "inspector.js")
@@ -36,13 +37,18 @@ WIDTHS = (320, 240, 160)  # of pictures, in pixels: the widest that fits into PI
 def build(given: Sequence[Path], lanes: Sequence[int] | None = None) -> Json:
     """What the page shows, from folders of finished runs."""
     found = [subject for folder in given for subject in subjects(Path(folder), lanes)]
-    drawn: list[Json] = []
+    drawn: dict[str, Json] = {}
     for subject in found:
         if subject["map"] is not None:  # lanes on equal maps share one, and so the state that is looked at
-            if subject["map"] not in drawn:
-                drawn.append(subject["map"])
-            subject["map"] = drawn.index(subject["map"])
-    return {"title": TITLE, "made": f"Made by tenuto {tenuto.__version__}.", "subjects": found, "maps": drawn}
+            spelled = page.safe_json(subject["map"])
+            drawn.setdefault(spelled, subject["map"])
+            subject["map"] = [*drawn].index(spelled)
+    return {
+        "title": TITLE,
+        "made": f"Made by tenuto {tenuto.__version__}.",
+        "subjects": found,
+        "maps": [*drawn.values()],
+    }
 
 
 def write(given: Sequence[Path], path: Path, lanes: Sequence[int] | None = None) -> None:
@@ -50,13 +56,6 @@ def write(given: Sequence[Path], path: Path, lanes: Sequence[int] | None = None)
     if path.suffix != ".html":
         raise UserError(f"cannot write the page to {path}: end its name with .html")
     page.write(path, TITLE, SCRIPTS, build(given, lanes))
-
-
-class Snapshot(NamedTuple):
-    """The networks of one lane after so many steps."""
-
-    t: int
-    networks: Networks
 
 
 def subjects(folder: Path, lanes: Sequence[int] | None) -> list[Json]:
@@ -68,8 +67,7 @@ def subjects(folder: Path, lanes: Sequence[int] | None) -> list[Json]:
         if not 0 <= lane < len(job.lanes):
             raise UserError(f"--lanes must be 0 to {len(job.lanes) - 1}: {folder} has {len(job.lanes)} lanes")
     last = folders.read_networks(folder, job)
-    kept = [(each.t, each.networks) for each in folders.read_snapshots(folder, job)]
-    kept = kept or [(0, last)]
+    kept = snapshots.read(folder, job) or [Snapshot(0, last)]
 
     def of_lane(lane: int) -> list[Snapshot]:
         return [Snapshot(t, jax.tree.map(lambda leaf: leaf[lane], networks)) for t, networks in kept]
@@ -107,17 +105,16 @@ def subject(folder: Path, job: Job, lane: int, snapshots: Sequence[Snapshot]) ->
 def of_map(policy: Policy, there: Map, snapshots: Sequence[Snapshot]) -> Json:
     """The values of every state: of all actions if these are few, else of the one that is decided. Where they are too
     many numbers, some of the snapshots are left out."""
-    task, discrete = policy.task, isinstance(policy.task.env.actions, Discrete)
-    first = insight.look_at(task, snapshots[-1].networks, there.observations, False)
-    each = first.values.size * (task.env.actions.n if discrete else 1)
-    every_action = discrete and each * len(snapshots) <= MOST_NUMBERS
-    each = each if every_action else first.values.size
-    shown = spread_over(snapshots, max(1, MOST_NUMBERS // max(1, each)))
-    seen = [insight.look_at(task, one.networks, there.observations, every_action) for one in shown]
+    task, actions = policy.task, policy.task.env.actions
+    one = insight.look_at(task, snapshots[-1].networks, there.observations, False).values.size
+    every = one * actions.n if isinstance(actions, Discrete) else 0
+    every_action = 0 < every * len(snapshots) <= MOST_NUMBERS
+    shown = spread_over(snapshots, max(1, MOST_NUMBERS // max(1, every if every_action else one)))
+    seen = [insight.look_at(task, each.networks, there.observations, every_action) for each in shown]
     exact = there.exact
     return {
         "map": there.drawn,
-        "times": [one.t for one in shown],
+        "times": [each.t for each in shown],
         "exact": None if exact is None else packed(exact) | {"shape": exact.shape},
         **decided(seen),
     }
@@ -164,7 +161,7 @@ def film(job: Job, lane: int, policy: Policy, networks: Networks, there: Map | N
         "rewards": [moment.reward for moment in steps],
         "taken": [np.asarray(moment.action, np.float64) for moment in steps],
         "cut": len(steps) == MOST_STEPS,
-        "pictures": compressed(tape.pictures),
+        "pictures": compressed(tape.pictures, notes),
         "way": None if there is None else [maps.place_on(policy.task.env, obs) for obs in tape.seen],
         **decided([found]),
     }
@@ -206,8 +203,11 @@ def recorded(policy: Policy, maker: Callable[..., Any], notes: list[str]) -> Tap
     return tape
 
 
-def compressed(pictures: Sequence[np.ndarray]) -> list[str]:
+def compressed(pictures: Sequence[np.ndarray], notes: list[str]) -> list[str]:
     """Pictures as the page holds them, as wide as there is room for."""
+    if importlib.util.find_spec("PIL") is None:
+        notes.append(f"There are no pictures, which need PIL: {extras.command('video')}")
+        return []
     made: list[str] = []
     for width in WIDTHS:
         made = [_jpeg(picture, width) for picture in pictures]
@@ -217,6 +217,8 @@ def compressed(pictures: Sequence[np.ndarray]) -> list[str]:
 
 
 def _jpeg(picture: np.ndarray, width: int) -> str:
+    from PIL import Image
+
     image = Image.fromarray(np.asarray(picture, np.uint8)[..., :3])
     if image.width > width:
         image = image.resize((width, round(image.height * width / image.width)))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tenuto.envs import AbstractEnv, Chain, Lava, Pendulum
+from tenuto.envs import AbstractSpec, Chain, Lava, Pendulum
 from tenuto.envs.chain import BAIT, LEFT, PRIZE, RIGHT, ChainState
 from tenuto.envs.lava import LavaState
 from tenuto.envs.pendulum import MOST_SPEED, PendulumState
@@ -110,7 +110,7 @@ def _of_pendulum(env: Pendulum, state: np.ndarray) -> np.ndarray:
     return np.asarray(env.observe(PendulumState(jnp.asarray(state[0]), jnp.asarray(state[1]), jnp.int32(0))))
 
 
-def place_on(drawn: Json, env: AbstractEnv | Any, obs: np.ndarray) -> list[float]:
+def place_on(env: AbstractSpec, obs: np.ndarray) -> list[float]:
     """Where an observation lies on a plane, as its two numbers."""
     if isinstance(env, Pendulum):
         return [float(np.arctan2(obs[1], obs[0])), float(obs[2])]

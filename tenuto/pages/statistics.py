@@ -6,14 +6,10 @@ from typing import Any
 import numpy as np
 
 from tenuto.report import aggregate, stats
-from tenuto.report.aggregate import Interval, Scores
+from tenuto.report.aggregate import ByAgent, Interval, Scores
 from tenuto.report.cells import Cell
 
-LEVELS = 41  # of a performance profile
 HERO = "ute"  # the agent that others are compared with, where a table has it
-SHARE_OF_TASKS = 0.5  # that an agent must have to be among those that are averaged
-
-ByAgent = dict[str, dict[str, np.ndarray]]  # agent -> task -> a score per seed
 
 
 def of(found: Sequence[Cell], agents_in_rows: bool, comparable: bool) -> dict[str, Any] | None:
@@ -21,12 +17,12 @@ def of(found: Sequence[Cell], agents_in_rows: bool, comparable: bool) -> dict[st
     different tasks can be averaged as they are; else each task's are scaled, so that its worst mean is 0 and its best
     is 1."""
     scores = by_agent(found, agents_in_rows)
-    tasks = shared_tasks(scores)
+    tasks = aggregate.shared_tasks(scores)
     agents = [agent for agent, mine in scores.items() if all(task in mine for task in tasks)]
     if len(agents) < 2 or not tasks:
         return None
     block = {agent: {task: scores[agent][task] for task in tasks} for agent in agents}
-    block = block if comparable else scaled(block)
+    block = block if comparable else aggregate.scaled(block)
     made = {
         "agents": agents,
         "tasks": tasks,
@@ -51,30 +47,12 @@ def against(hero: str, block: Mapping[str, Scores], scores: Mapping[str, Scores]
 
 def by_agent(found: Sequence[Cell], agents_in_rows: bool) -> ByAgent:
     """The seeds' scores of a table."""
-    scores: ByAgent = {}
+    scores: dict[str, dict[str, np.ndarray]] = {}
     for cell in found:
         agent, task = (cell.row, cell.column) if agents_in_rows else (cell.column, cell.row)
         if np.isfinite(cell.values).all():
             scores.setdefault(agent, {})[task] = np.asarray(cell.values)
     return scores
-
-
-def shared_tasks(scores: Mapping[str, Scores]) -> list[str]:
-    """The tasks that all agents have, of those that have at least half of the tasks."""
-    tasks = list(dict.fromkeys(task for mine in scores.values() for task in mine))
-    many = [mine for mine in scores.values() if len(mine) >= SHARE_OF_TASKS * len(tasks)]
-    return [task for task in tasks if all(task in mine for mine in many)]
-
-
-def scaled(block: Mapping[str, Scores]) -> ByAgent:
-    """Scores on which 0 is the worst agent's mean in a task, and 1 the best one's."""
-    made: ByAgent = {agent: {} for agent in block}
-    for task in next(iter(block.values())):
-        means = [mine[task].mean() for mine in block.values()]
-        low, width = min(means), np.ptp(means) or 1.0
-        for agent, mine in block.items():
-            made[agent][task] = (mine[task] - low) / width
-    return made
 
 
 def paired(scores: Mapping[str, Scores], hero: str, agent: str, task: str) -> list[float] | None:
@@ -87,8 +65,7 @@ def paired(scores: Mapping[str, Scores], hero: str, agent: str, task: str) -> li
 
 def profile(block: Mapping[str, Scores]) -> dict[str, Any]:
     """The share of runs above each level, for every agent."""
-    every = np.concatenate([values for mine in block.values() for values in mine.values()])
-    levels = np.linspace(every.min(), every.max(), LEVELS)
+    levels = aggregate.levels(block)
     lines = {agent: aggregate.profile(mine, levels) for agent, mine in block.items()}
     return {"levels": levels, "lines": {agent: [_rounded(each) for each in line] for agent, line in lines.items()}}
 

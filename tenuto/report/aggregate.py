@@ -6,7 +6,7 @@ speak of other seeds of these tasks, not of other tasks. With very few seeds the
 tasks about 90% hold the truth. Draws are seeded, and neither the order of seeds nor that of tasks matters. Where a
 score is not finite there is no number at all, for no seed is left out; where a task has a single seed there is no
 interval. Scores of different tasks can only be put together once they are normalised, so that 0 and 1 mean the same in
-all of them: callers do that.
+all of them: `scaled` is one way.
 """
 
 import math
@@ -18,8 +18,11 @@ import numpy as np
 from tenuto.report import stats
 
 RESAMPLES = 2000
+LEVELS = 41  # of a performance profile
+SHARE_OF_TASKS = 0.5  # that an agent must have to be among those that are averaged
 
 Scores = Mapping[str, np.ndarray]  # by task, one score for each seed of one agent; tasks may differ in their seeds
+ByAgent = Mapping[str, Scores]
 Drawn = Sequence[np.ndarray]  # for each sample which of its numbers are in each resample (resamples, seeds)
 
 
@@ -27,6 +30,30 @@ class Interval(NamedTuple):
     value: float
     low: float  # 95% interval
     high: float
+
+
+def shared_tasks(scores: ByAgent) -> list[str]:
+    """The tasks that all agents have, of those that have at least half of the tasks."""
+    tasks = list(dict.fromkeys(task for mine in scores.values() for task in mine))
+    many = [mine for mine in scores.values() if len(mine) >= SHARE_OF_TASKS * len(tasks)]
+    return [task for task in tasks if all(task in mine for mine in many)]
+
+
+def scaled(block: ByAgent) -> dict[str, dict[str, np.ndarray]]:
+    """Scores on which 0 is the worst agent's mean in a task, and 1 the best one's; all agents have the same tasks."""
+    made: dict[str, dict[str, np.ndarray]] = {agent: {} for agent in block}
+    for task in next(iter(block.values())):
+        means = [mine[task].mean() for mine in block.values()]
+        low, width = min(means), np.ptp(means) or 1.0
+        for agent, mine in block.items():
+            made[agent][task] = (mine[task] - low) / width
+    return made
+
+
+def levels(block: ByAgent) -> np.ndarray:
+    """Levels for performance profiles, from the lowest score to the highest."""
+    every = np.concatenate([values for mine in block.values() for values in mine.values()])
+    return np.linspace(every.min(), every.max(), LEVELS)
 
 
 def optimality_gap(scores: np.ndarray, axis: int = 0) -> np.ndarray:

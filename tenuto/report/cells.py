@@ -77,7 +77,7 @@ def write(cells: Iterable[Cell], folder: Path, remade: Container[str] = ()) -> l
     for cell in listed:
         table.writerows([*cell.key, seed, f"{value:.6g}"] for seed, value in enumerate(cell.values))
     files.write_text(folder / "lanes.csv", lanes.getvalue())
-    text = "[\n" + ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows) + "\n]\n"
+    text = "[\n" + ",\n".join(json.dumps(finite(row), allow_nan=False) for row in rows) + "\n]\n"
     files.write_text(folder / "cells.json", text)
     return listed
 
@@ -115,12 +115,10 @@ def _cell(row: dict[str, Any], values: dict[tuple[str, ...], list[float]]) -> Ce
     return Cell(**row, ci95=(low, high), values=tuple(values[key]))
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
+def finite(value: Any) -> Any:
     """JSON has only finite numbers: a single seed's spread and interval are null, and so is an infinite mean."""
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, list):
-            return [clean(v) for v in value]
-        return finite_or_none(value) if isinstance(value, float) else value
-
-    return {name: clean(value) for name, value in row.items()}
+    if isinstance(value, dict):
+        return {name: finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [finite(each) for each in value]
+    return finite_or_none(value) if isinstance(value, float) else value

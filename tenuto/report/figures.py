@@ -1,6 +1,9 @@
 """Figures, as PNG (to look at) and SVG (to print). Every interval over seeds is a bootstrap interval."""
 
+import functools
+import io
 import itertools
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +13,7 @@ import numpy as np
 
 from tenuto import extras
 from tenuto.envs import Lava
-from tenuto.errors import legible
+from tenuto.errors import UserError, legible
 from tenuto.report import stats
 from tenuto.report.cells import Cell
 from tenuto.runs import records
@@ -21,9 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+FORMATS = (".png", ".svg", ".pdf")
 BINS = 50  # of a curve over training
 LEAST_WIDTH = 5.5  # inches
+DPI = 130
 LETTERS_PER_INCH = 12  # of a title
+LETTERS = {"lam": "λ", "mu": "μ"}
 MOST_LENGTHS = 10  # with a colour of their own; all longer ones share the last
 # A colour-blind-safe set (Okabe and Ito), in a fixed order so that an agent keeps its colour.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
@@ -117,8 +123,12 @@ def learning_curves(
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     axes[0].legend(frameon=False, fontsize=8)
-    seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
+    return save(figure, path, f"{title}; {_mean_of(panels)}")
+
+
+def _mean_of(panels: Mapping[str, Mapping[str, Curve]]) -> str:
+    seeds = [len(curve.returns) for panel in panels.values() for curve in panel.values()]
+    return f"mean and {stats.interval_words(stats.CURVES, seeds)}"
 
 
 def evaluations(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title: str) -> list[Path]:
@@ -140,8 +150,7 @@ def evaluations(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title:
         for axis in row:
             axis.set_ylim(least, most)
     grid[0, 0].legend(frameon=False, fontsize=8, loc="lower right")
-    seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
+    return save(figure, path, f"{title}; {_mean_of(panels)}")
 
 
 def evaluation_returns(panels: Mapping[str, Mapping[str, Curve]], path: Path, *, title: str) -> list[Path]:
@@ -163,8 +172,7 @@ def evaluation_returns(panels: Mapping[str, Mapping[str, Curve]], path: Path, *,
     figure.legend(
         [found[name] for name in shown], shown, loc="outside lower center", ncols=6, fontsize=8, frameon=False
     )
-    seeds = sorted({len(curve.returns) for panel in panels.values() for curve in panel.values()})
-    return save(figure, path, f"{title}; mean and 95% bootstrap interval over {' or '.join(map(str, seeds))} seeds")
+    return save(figure, path, f"{title}; {_mean_of(panels)}")
 
 
 def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[float]) -> list[Path]:
@@ -182,9 +190,11 @@ def scores(cells: Sequence[Cell], path: Path, *, title: str, levels: Sequence[fl
         colour, shape = COLOURS[i % len(COLOURS)], "os"[i // len(COLOURS) % 2]
         axis.errorbar(x, y, ends, fmt=shape, markersize=4, linewidth=1.2, color=colour, label=verbatim(column))
     axis.set_xticks(range(len(rows)), list(map(verbatim, rows)), rotation=30, ha="right", fontsize=8)
+    axis.set_ylabel("score", fontsize=8)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
     tidy(axis)
-    return save(figure, path, f"{title}; mean and 95% bootstrap interval over seeds")
+    seeds = stats.interval_words(stats.TABLES, [cell.seeds for cell in cells])
+    return save(figure, path, f"{title}; mean and {seeds}")
 
 
 class Visits(NamedTuple):
@@ -204,12 +214,12 @@ class Visits(NamedTuple):
 def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str) -> list[Path]:
     """A map per (row, column): the darker a cell, the more often a step began there (logarithmic); lava is orange."""
     figure, grid, cells = _table(panels, width=3.0, height=2.1)
-    most = max(visits.steps.max() for visits in panels.values())
+    most = max(1.0, *(float(visits.steps.max()) for visits in panels.values()))
+    scale = library().cm.ScalarMappable(library().colors.FuncNorm((np.log1p, np.expm1), 0, most), "Blues")
     for place, visits in panels.items():
         axis = grid[cells[place]]
         free = np.asarray([[letter in ".S" for letter in row] for row in visits.rows])
-        shade = np.log1p(np.where(free, visits.steps, 0)) / np.log1p(most)
-        axis.imshow(np.where(free, shade, np.nan), cmap="Blues", vmin=0, vmax=1)
+        axis.imshow(np.where(free, visits.steps, np.nan), cmap=scale.cmap, norm=scale.norm)
         for y, row in enumerate(visits.rows):
             for x, letter in enumerate(row):
                 if letter in "#G":
@@ -220,6 +230,9 @@ def coverage(panels: Mapping[tuple[str, str], Visits], path: Path, *, title: str
         axis.set_title(f"{_caption(place)}: {visits.share:.0%} of cells per seed", fontsize=8)
         axis.set_xticks([])
         axis.set_yticks([])
+    bar = figure.colorbar(scale, ax=grid, shrink=0.8, ticks=[0, *10.0 ** np.arange(0, 1 + np.log10(most))])
+    bar.set_label("steps begun in a cell, mean over seeds", fontsize=7)
+    bar.ax.tick_params(labelsize=6)
     return save(figure, path, title)
 
 
@@ -231,7 +244,7 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
     figure, grid, cells = _table(panels, width=2.7, height=2.1)
     longest = max(1, *(len(np.trim_zeros(counts.sum(0), "b")) for counts in panels.values()))
     shown = min(longest, MOST_LENGTHS)
-    colours = library().colormaps["YlOrRd"](np.linspace(0.05, 1.0, shown))
+    colours = colours_of(shown)
     for place, counts in panels.items():
         axis = grid[cells[place]]
         counts = np.pad(counts, ((0, 0), (0, max(0, shown - counts.shape[1]))))
@@ -250,6 +263,11 @@ def lengths_over_training(panels: Mapping[tuple[str, str], np.ndarray], path: Pa
     figure.supxlabel("share of training", fontsize=8)
     figure.supylabel("share of decisions", fontsize=8)
     return save(figure, path, title)
+
+
+def colours_of(lengths: int) -> np.ndarray:
+    """A colour for each length: light for short ones, dark for long ones."""
+    return library().colormaps["YlOrRd"](np.linspace(0.05, 1.0, lengths))
 
 
 def calibration(
@@ -305,12 +323,35 @@ def save(figure: "Figure", path: Path, title: str) -> list[Path]:
     return written
 
 
-def write(figure: "Figure", file: Path, title: str) -> None:
-    """Write the figure in the format of the file's name; the same data give the same bytes."""
+def check(path: Path) -> None:
+    """Refuse a file that a figure cannot be drawn to."""
+    if path.suffix not in FORMATS:
+        raise UserError(f"cannot draw to {path}: end its name with one of {', '.join(FORMATS)}")
+
+
+def headed(figure: "Figure", title: str) -> "Figure":
+    """The figure with this title above it. A notebook shows it: IPython asks what it shows for its picture."""
     figure.suptitle(textwrap.fill(verbatim(title), int(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=10)
+    figure._repr_png_ = functools.partial(_as_png, figure)  # type: ignore[attr-defined]
+    return figure
+
+
+def _as_png(figure: "Figure") -> bytes:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=DPI)
+    return picture.getvalue()
+
+
+def write(figure: "Figure", file: Path, title: str) -> None:
+    """Write the figure with this title."""
+    keep(headed(figure, title), file)
+
+
+def keep(figure: "Figure", file: Path) -> None:
+    """Write the figure in the format of the file's name; the same data give the same bytes."""
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with library().rc_context({"svg.hashsalt": "tenuto"}):
-        figure.savefig(file, dpi=130, metadata=undated.get(file.suffix))
+        figure.savefig(file, dpi=DPI, metadata=undated.get(file.suffix))
 
 
 def _table(
@@ -331,6 +372,12 @@ def tidy(axis: "Axes") -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
+def over_steps(axis: "Axes", size: int = 10) -> None:
+    """The axis below counts the steps of a lane."""
+    axis.set_xlabel("environment steps of a lane", fontsize=size)
+    axis.xaxis.set_major_formatter(library().ticker.EngFormatter(sep=""))
+
+
 def _caption(place: tuple[str, str]) -> str:
     row, column = place
     return verbatim(f"{column}, {row}" if row else column)
@@ -338,8 +385,9 @@ def _caption(place: tuple[str, str]) -> str:
 
 def verbatim(text: str) -> str:
     """A user's text for a figure: matplotlib reads what is between two $ as mathematics, and leaves what begins with _
-    out of a legend."""
-    plain = legible(text).replace("$", r"\$")
+    out of a legend. Values of λ and μ have the paper's letters."""
+    lettered = re.sub(r"\b(lam|mu)(?==)", lambda found: LETTERS[found[1]], legible(text))
+    plain = lettered.replace("$", r"\$")
     return f"\u200b{plain}" if plain.startswith("_") else plain
 
 

@@ -29,8 +29,11 @@ def draw(folder: Path) -> list[Path]:
     if len(kept["evaluated"]):
         evaluated = {"": {name: figures.Curve.of(kept, mine) for name, mine in drawn.items()}}
         written += figures.evaluations(evaluated, folder / "evaluations", title=f"{title}, without exploration")
+    second = f" (a step is {job.given.dt:g} s)" if job.given.dt else ""
     held = {("", name): kept["lengths"][mine].sum(0) for name, mine in drawn.items()}
-    written += figures.lengths_over_training(held, folder / "lengths", title=f"{title}: how long actions are held")
+    written += figures.lengths_over_training(
+        held, folder / "lengths", title=f"{title}: how long actions are held{second}"
+    )
     if isinstance(env, Lava):
         visited = {}
         for name, mine in drawn.items():

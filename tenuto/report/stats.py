@@ -1,7 +1,7 @@
 """Statistics over seeds: the mean, its standard deviation, and 95% bootstrap intervals. No seed is left out."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +9,8 @@ from scipy import stats
 
 LARGE = 10.0
 RESAMPLES = 10_000
+FEW = 5  # seeds, below which a bootstrap interval is far too narrow
+TABLES, CURVES = "BCa bootstrap", "percentile-bootstrap"  # the kinds of interval: of `estimate`, and of `bands`
 BLOCK = 2**21  # numbers of resamples that are in memory at a time, a few times over
 
 
@@ -34,6 +36,15 @@ def estimate(values: np.ndarray) -> Estimate:
         (values,), np.mean, n_resamples=RESAMPLES, method="BCa", rng=np.random.default_rng(0)
     ).confidence_interval
     return Estimate(mean, sd, float(interval.low), float(interval.high))
+
+
+def interval_words(kind: str, seeds: Iterable[int]) -> str:
+    """An interval in a caption: its kind and the number of seeds, and what few of them mean."""
+    numbers = sorted(set(seeds))
+    if numbers == [1]:
+        return "no interval, for there is 1 seed"
+    few = f"; of fewer than {FEW} seeds it is far too narrow" if numbers and numbers[0] < FEW else ""
+    return f"95% {kind} interval over {' or '.join(map(str, numbers))} seeds{few}"
 
 
 def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:

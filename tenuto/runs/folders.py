@@ -2,9 +2,10 @@
 
 It holds `config.json` (the request), `metrics.jsonl` and `metrics.csv` (numbers after each chunk), `checkpoint.npz`
 (while unfinished), `log.txt` (notes, if there are any), and at the end `records.npz` (episodes and evaluations),
-`networks.npz` (what was learned), `best.npz` (the same as of each lane's best evaluation, in runs that count steps) and
-`summary.json`. Each of them carries the digest of config.json, so that a file of another run is noticed. Reading needs
-no program: a run can be read while another process works in it. Only one process writes: it holds `.lock`.
+`networks.npz` (what was learned), `best.npz` (the same as of each lane's best evaluation, in runs that count steps),
+`snapshot-STEP.npz` (the same on the way, if that was asked for) and `summary.json`. Each of them carries the digest of
+config.json, so that a file of another run is noticed. Reading needs no program: a run can be read while another process
+works in it. Only one process writes: it holds `.lock`.
 """
 
 import contextlib
@@ -277,10 +278,15 @@ def read_networks(folder: Path | str, job: Job | None = None, best: bool = False
     if best and not exists(path):
         raise UserError(f"{folder} has no best networks: a run keeps them if it counts steps and is evaluated")
     arrays, _ = layout.read_arrays(path, config_digest(folder))
+    return storage.tree_from(arrays, networks_shape(job), path)
+
+
+def networks_shape(job: Job) -> Networks:
+    """The shapes and types of what all lanes of a job learn."""
 
     def of_all_lanes() -> Networks:
         task = job.tasks[0]
         keys = jax.random.split(jax.random.key(0), len(job.lanes))
         return jax.vmap(lambda key: loop.learned(task, loop.start(task, key)))(keys)
 
-    return storage.tree_from(arrays, jax.eval_shape(of_all_lanes), path)
+    return jax.eval_shape(of_all_lanes)

@@ -30,9 +30,9 @@ from tenuto.envs.lava import rows_of
 from tenuto.errors import UserError
 from tenuto.loop import Task
 from tenuto.plan import Plan
-from tenuto.runs import serial
-from tenuto.runs.request import LATER, LEAST, SCALARS, SWEPT, Request, flag, plain
-from tenuto.settings.family import EPISODES, STEPS, Budget, Family
+from tenuto.runs import paths, serial
+from tenuto.runs.request import LATER, LEAST, SCALARS, SWEPT, Request, assignments, flag, plain
+from tenuto.settings.family import EPISODES, STEPS, Budget, Family, lasting
 from tenuto.trainers.program import STAGES
 
 MOST = {  # so that counts fit into 32 bits
@@ -46,6 +46,7 @@ LIMITS = {  # of what a request, or a stranger's config.json, may ask for before
     "heads": 1_000,
     "max_length": 10_000,
     "evaluation_episodes": 10_000,
+    "snapshots": 1_000,
 }
 
 
@@ -59,6 +60,7 @@ class Given:
     )
     vector: bool = False
     limited: bool = True  # whether episodes on the host have a time limit, as far as a new run knows
+    dt: float | None = None  # the seconds of a step, where known
     agent: Agent | None = None
     plan: Plan | None = None
     unlimited: bool = False  # whether it may go beyond LIMITS, and beyond the memory there seems to be
@@ -198,7 +200,20 @@ def resolve(request: Request, given: Given = Given(), maps: Sequence[Sequence[st
         _check_limits(request)
     given = _with_spec(request, given)
     lanes, bases = _lanes(request), _bases(request, given, family, rows)
-    return Job(request, rows, given, family, lanes, _tasks(request, lanes, bases), bases)
+    tasks = _tasks(request, lanes, bases)
+    return Job(_spelled(request, tasks), rows, given, family, lanes, tasks, bases)
+
+
+def lengthened(job: Job, steps: int) -> Job:
+    """The job with more steps, and with the hyper-parameters that it had."""
+    planned = job.request.planned or job.request.steps
+    longer = resolve(dataclasses.replace(job.request, steps=steps, planned=planned), job.given, job.maps)
+    bases = {}
+    for name, base in longer.bases.items():
+        before = job.bases[name]
+        length: dict[str, Any] = {"steps": base.plan.steps, "most_steps": base.plan.most_steps}
+        bases[name] = dataclasses.replace(base, agent=before.agent, plan=dataclasses.replace(before.plan, **length))
+    return dataclasses.replace(longer, bases=bases, tasks=_tasks(longer.request, longer.lanes, bases))
 
 
 def with_stored(job: Job, hyperparameters: Mapping[str, Any]) -> Job:
@@ -288,7 +303,7 @@ def _with_spec(request: Request, given: Given) -> Given:
     if given.make is None and registry.is_atari(request.envs[0]):
         return dataclasses.replace(given, spec=registry.make_listed(request.envs[0]))
     found = inspect(_maker(request, given), given.vector, request.envs[0], request.scale_observations)
-    return dataclasses.replace(given, spec=found.spec, limited=found.limited)
+    return dataclasses.replace(given, spec=found.spec, limited=found.limited, dt=found.dt)
 
 
 def _maker(request: Request, given: Given) -> Callable[..., Any]:
@@ -361,25 +376,56 @@ def _base(
     request: Request, given: Given, family: Family, maps: Sequence[Sequence[str]], env: str, schedule: str | None
 ) -> Task:
     """The task before any scalar is swept."""
-    budget = Budget(family.budget.unit, getattr(request, family.budget.unit))
+    unit = family.budget.unit
+    budget, planned = (Budget(unit, n) for n in (getattr(request, unit), request.planned or getattr(request, unit)))
     agent, made = given.agent or request.agent, _environment(request, given, maps, env)
-    task = settings.assemble_on(made, family, agent, str(request.setting), schedule, budget)
-    plan = task.plan
+    task = settings.assemble_on(made, family, agent, str(request.setting), schedule, planned)
+    plan = lasting(task.plan, made, budget)
     if given.plan is not None:
         plan = dataclasses.replace(given.plan, steps=plan.steps, most_steps=plan.most_steps)
-    if request.plan:
-        plan = serial.changed(plan, json.loads(str(request.plan)))
+    task = _with_fields(dataclasses.replace(task, plan=plan), request)
+    plan = task.plan
     if request.precision is not None:
         plan = dataclasses.replace(plan, precision=request.precision)
     extension = task.agent.extension
     try:
         if request.max_length is not None:
             extension = extension.with_max_length(request.max_length)
+        if request.min_length is not None:
+            extension = extension.with_min_length(request.min_length)
         if request.heads is not None:
             extension = extension.with_heads(request.heads)
     except UserError as problem:
         raise UserError(f"agent '{request.agent}' {problem}") from None
     return dataclasses.replace(task, plan=plan, agent=dataclasses.replace(task.agent, extension=extension))
+
+
+def _with_fields(task: Task, request: Request) -> Task:
+    """The task with what `plan` and `set` ask for."""
+    several = {f"plan.{name}": value for name, value in json.loads(str(request.plan) or "{}").items()}
+    single = assignments(request.set)
+    for name, values in (("plan", several), ("set", single)):
+        try:
+            if twice := sorted({*several} & {*single}):
+                raise UserError(f"{twice[0]} is in --plan too: say it once")
+            task = paths.put(task, values)
+        except UserError as problem:
+            raise UserError(f"{flag(name)}: {problem}") from None
+    return task
+
+
+def _spelled(request: Request, tasks: Sequence[Task]) -> Request:
+    """The request with what `set` asks for as JSON has it, however it was written. What a flag of its own changes
+    again is an error: nobody could tell which of the two counts."""
+    found: dict[str, Any] = {}
+    for path, asked in assignments(request.set).items():
+        for task in {id(task): task for task in tasks}.values():
+            now, wanted = (paths.value_at(each, path) for each in (task, paths.put(task, {path: asked})))
+            same = type(now) is type(wanted) if dataclasses.is_dataclass(now) else now == wanted
+            if not same:
+                raise UserError(f"--set {path}={paths.words(asked)} is changed by another flag: say one of the two")
+        found[path] = serial.to_json(paths.value_at(tasks[0], path))
+    return dataclasses.replace(request, set=json.dumps(found) if found else "")
 
 
 def _environment(request: Request, given: Given, maps: Sequence[Sequence[str]], name: str) -> AbstractSpec:

@@ -15,6 +15,7 @@ import numpy as np
 from tenuto.runs import storage
 
 CHECKPOINT = "checkpoint.npz"
+FINAL = "final.npz"  # the last checkpoint of a finished run, from which a longer one can go on
 MOST_STEPS = 2**31 - 1  # of a clock
 # (last version, pattern of its arrays' names, their names now)
 ARRAYS: tuple[tuple[int, str, str], ...] = (
@@ -39,6 +40,11 @@ ADDED: tuple[tuple[int, str, str, Any], ...] = (
     (3, "SAC", "temperature", 1.0),
     (4, "Plan", "lookahead", 0),
     (5, "SlidingWindowUCB", "fewest", 1),
+    (6, "Plan", "decision_price", None),
+    (6, "Uncertain", "min_length", 1),
+    (6, "SkipQ", "min_length", 1),
+    (6, "Figar", "min_length", 1),
+    (6, "GymSpec", "durations", False),
 )
 # (last version, name of the class, a field that it has no longer)
 GONE: tuple[tuple[int, str, str], ...] = ((3, "Plan", "wide"),)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenuto import files, recorded
+from tenuto import diagnostics, files, recorded
 from tenuto.errors import UserError
-from tenuto.runs import folders, layout, records, runner, storage
+from tenuto.runs import folders, layout, records, runner, snapshots, storage
 from tenuto.runs.jobs import Job, resolve, with_stored
 from tenuto.runs.metrics import Metrics
 from tenuto.runs.metrics import table as metrics_table
@@ -101,9 +101,11 @@ def _write(job: Job, parts: Sequence[Part], out: Path) -> None:
         return {key: together([each[key] for each in found]) for key in found[0]}
 
     clock = _join_metrics(job, parts, out, order)
-    kept = _join_records(parts, together) | {"clock": np.array(clock, np.int32)}
+    kept = _join_records(parts, together) | _join_diagnosed(parts, together, clock)
     if all((part.folder / "best.npz").exists() for part in parts):
         storage.save(out / "best.npz", of_files("best.npz"), {"config": digest})
+    for name in set.intersection(*({path.name for path in snapshots.paths(part.folder)} for part in parts)):
+        storage.save(out / name, of_files(name), {"config": digest})
     for part in parts:
         runner.log(out, f"Seeds {part.seeds.start} to {part.seeds.stop - 1} are those of {part.folder}.")
     seconds = sum(part.summary["seconds"] for part in parts)
@@ -130,6 +132,19 @@ def _join_records(parts: Sequence[Part], together: Any) -> dict[str, np.ndarray]
     return found
 
 
+def _join_diagnosed(parts: Sequence[Part], together: Any, clock: Sequence[int]) -> dict[str, np.ndarray]:
+    """What was diagnosed at these clocks; a part that ended before others keeps its last numbers."""
+    chunks = [np.minimum(np.searchsorted(p.kept["clock"], clock), len(p.kept["clock"]) - 1) for p in parts]
+    names = set.intersection(*(set(part.kept.diagnosed()) for part in parts))
+    found = {
+        f"{records.PER_CHUNK}{name}": together(
+            [part.kept.diagnosed()[name][:, mine] for part, mine in zip(parts, chunks, strict=True)]
+        )
+        for name in sorted(names)
+    }
+    return {"clock": np.array(clock, np.int32), **found}
+
+
 def _join_metrics(job: Job, parts: Sequence[Part], out: Path, order: Sequence[int]) -> list[int]:
     """Write metrics.jsonl and metrics.csv, with lines at the steps that all parts have; these steps. A part that ended
     before others rests: it keeps the numbers of its last line."""
@@ -141,16 +156,18 @@ def _join_metrics(job: Job, parts: Sequence[Part], out: Path, order: Sequence[in
         if all(step in each or step > end for each, end in zip(lines, ends, strict=True))
     )
     starts = np.cumsum([0, *(len(part.job.lanes) for part in parts)])
-    metrics = Metrics(out, job.lanes, job.env.frames)
+    lengths = diagnostics.lengths(job.tasks[0])
+    metrics = Metrics(out, job.lanes, job.env.frames, lengths=lengths)
     metrics.keep(0)
     for step in steps:
         now = [each.get(step, each[end]) for each, end in zip(lines, ends, strict=True)]
         numbers: dict[str, list[Any]] = {}
-        for metric in metrics_table():
+        for metric in metrics_table(lengths):
             all_of_them: list[Any] = []
             for part, line in zip(parts, now, strict=True):
                 rests = metric.of_evaluation and line["step"] < step
-                all_of_them += [None] * len(part.job.lanes) if rests or line[metric.name] is None else line[metric.name]
+                mine = None if rests else line.get(metric.name)  # runs of older versions lack some
+                all_of_them += [None] * len(part.job.lanes) if mine is None else mine
             numbers[metric.name] = [all_of_them[i] for i in order]
         lost = {start + lane for start, line in zip(starts, now, strict=False) for lane in line["diverged"]}
         metrics.add(step, numbers, [i for i, place in enumerate(order) if place in lost])

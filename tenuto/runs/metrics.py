@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from tenuto import files, recorded
+from tenuto import diagnostics, files, recorded
+from tenuto.diagnostics import Diagnostic
 from tenuto.errors import legible
 from tenuto.runs.records import Records
 from tenuto.runs.trackers import AbstractTracker
+
+FILES = ("metrics.jsonl", "metrics.csv")
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,12 @@ class Metric:
     format: str = ".2f"
     only_with_lam: bool = False  # shown only where the agent uses λ
     of_evaluation: bool = False  # written only after a chunk that ended with an evaluation
+    rounded: Callable[[float], float] = lambda number: round(number, 4)  # as it is written
 
 
-def table() -> tuple[Metric, ...]:
-    """Every metric, in the order of the files: those of the paper first, then the others in `recorded.COLUMNS`."""
+def table(lengths: int = 0) -> tuple[Metric, ...]:
+    """Every metric, in the order of the files: those of the paper first, then the others in `recorded.COLUMNS`, and
+    diagnostics. With `lengths`, also each of those that an agent has for every length up to this one."""
     of_columns = {c.metric.name: _recent_mean(c.name, c.metric) for c in recorded.COLUMNS if c.metric is not None}
     first = (
         Metric("episodes", "finished so far", lambda kept: kept["count"]),
@@ -57,7 +62,8 @@ def table() -> tuple[Metric, ...]:
         ),
         of_columns.pop("lam"),
     )
-    return (*first, *of_columns.values())
+    each = [_by_length(d, length) for d in diagnostics.DIAGNOSTICS if d.by_length for length in range(1, lengths + 1)]
+    return (*first, *of_columns.values(), *map(_diagnosed, diagnostics.DIAGNOSTICS), *each)
 
 
 def _recent_mean(column: str, metric: recorded.Recent) -> Metric:
@@ -71,9 +77,36 @@ def _recent_mean(column: str, metric: recorded.Recent) -> Metric:
     )
 
 
+def _diagnosed(diagnostic: Diagnostic) -> Metric:
+    words = f"{diagnostic.words}; mean over lengths" if diagnostic.by_length else diagnostic.words
+
+    def last(kept: Records) -> np.ndarray:
+        found = kept.diagnosed().get(diagnostic.name)
+        return _nothing(kept) if found is None else found[:, -1:].reshape(len(found), -1).mean(1, dtype=np.float64)
+
+    return Metric(diagnostic.name, words, last, rounded=_four_digits)
+
+
+def _by_length(diagnostic: Diagnostic, length: int) -> Metric:
+    def last(kept: Records) -> np.ndarray:
+        found = kept.diagnosed().get(diagnostic.name)
+        return _nothing(kept) if found is None else found[:, -1:, length - 1].mean(1, dtype=np.float64)
+
+    words = f"{diagnostic.words}; of length {length}"
+    return Metric(f"{diagnostic.name}/{length}", words, last, rounded=_four_digits)
+
+
+def _four_digits(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+def _nothing(kept: Records) -> np.ndarray:
+    return np.full(len(kept["count"]), np.nan)
+
+
 def _last_evaluation(kept: Records) -> np.ndarray:
     if not len(kept["evaluated"]):
-        return np.full(len(kept["count"]), np.nan)
+        return _nothing(kept)
     return _means(kept["evaluation_returns"][:, -1:].mean(2))
 
 
@@ -82,20 +115,20 @@ def _means(values: np.ndarray) -> np.ndarray:
     return np.array([np.nanmean(row) if np.isfinite(row).any() else np.nan for row in values], np.float64)
 
 
-def measure(kept: Records) -> dict[str, list[Any]]:
+def measure(kept: Records, lengths: int = 0) -> dict[str, list[Any]]:
     """Each lane's metrics as of the last chunk, as they are written; None if there is no finite number."""
     evaluated_now = kept["clock"][-1] in kept["evaluated"][-1:]
     nothing: list[Any] = [None] * len(kept["count"])
     return {
-        metric.name: nothing if metric.of_evaluation and not evaluated_now else _written(metric.per_lane(kept))
-        for metric in table()
+        metric.name: nothing if metric.of_evaluation and not evaluated_now else _written(metric, metric.per_lane(kept))
+        for metric in table(lengths)
     }
 
 
-def _written(values: np.ndarray) -> list[Any]:
+def _written(metric: Metric, values: np.ndarray) -> list[Any]:
     if np.issubdtype(values.dtype, np.integer):
         return values.tolist()
-    return [finite_or_none(round(float(x), 4)) for x in values]
+    return [finite_or_none(metric.rounded(float(x))) for x in values]
 
 
 def finite_or_none(number: float) -> float | None:
@@ -103,9 +136,14 @@ def finite_or_none(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def per_lane(kept: Records) -> dict[str, np.ndarray]:
+    """Each lane's metrics, as of the last chunk and the last evaluation; NaN where there is none."""
+    return {metric.name: metric.per_lane(kept) for metric in table()}
+
+
 def over_lanes(kept: Records) -> dict[str, float]:
     """The mean of each metric over lanes, as of the last chunk and the last evaluation; NaN where there is none."""
-    found = {metric.name: metric.per_lane(kept) for metric in table()}
+    found = per_lane(kept)
     return {name: float(np.nanmean(x)) if np.isfinite(x).any() else float("nan") for name, x in found.items()}
 
 
@@ -118,9 +156,11 @@ class Metrics:
         lanes: Sequence[dict[str, Any]],
         frames: tuple[int, int] = (1, 1),
         trackers: Sequence[AbstractTracker] = (),
+        lengths: int = 0,
     ):
-        self._lines, self._table = folder / "metrics.jsonl", folder / "metrics.csv"
+        self._lines, self._table = (folder / name for name in FILES)
         self._lanes, self._frames, self._trackers = lanes, frames, trackers
+        self._lengths = lengths  # for which there are option values
         self._chunks = 0  # written so far
 
     def keep(self, chunks: int) -> None:
@@ -129,20 +169,22 @@ class Metrics:
         files.write_text(self._lines, "".join(old[:chunks]))
         rows = files.read_text(self._table).splitlines(keepends=True) if self._table.exists() else []
         heading = ["step", *(["frames"] if self._skips else []), "lane", *_identity(self._lanes[0])]
-        heading += [metric.name for metric in table()]
+        heading += [metric.name for metric in table(self._lengths)]
         kept = rows[1 : 1 + chunks * len(self._lanes)]
-        files.write_text(self._table, _csv([heading]) + "".join(kept))
+        files.write_text(self._table, _csv([heading]) + _as_wide(kept, len(heading)))
         self._chunks = chunks
 
-    def write(self, kept: Records) -> None:
-        """Append the numbers of the last chunk; if an evaluation was made after they were written, write them again."""
+    def write(self, kept: Records, **more: float) -> None:
+        """Append the numbers of the last chunk; if an evaluation was made after they were written, write them again.
+        `more` goes to trackers only: numbers that differ between two runs of one job."""
         if not len(kept["clock"]):
             return
         if self._chunks == len(kept["clock"]):
             self.keep(self._chunks - 1)
-        self.add(int(kept["clock"][-1]), measure(kept), np.flatnonzero(kept["diverged"] >= 0).tolist())
+        lost = np.flatnonzero(kept["diverged"] >= 0).tolist()
+        self.add(int(kept["clock"][-1]), measure(kept, self._lengths), lost, **more)
 
-    def add(self, step: int, numbers: dict[str, list[Any]], diverged: list[int]) -> None:
+    def add(self, step: int, numbers: dict[str, list[Any]], diverged: list[int], **more: float) -> None:
         """Append the numbers of a chunk: those of all lanes by name, and the lanes that have diverged."""
         self._chunks += 1
         frames = {"frames": step * self._frames[0]} if self._skips else {}
@@ -156,7 +198,7 @@ class Metrics:
         ]
         files.append(self._table, _csv(rows))
         for tracker in self._trackers:
-            tracker.log(step, by_lane)
+            tracker.log(step, [mine | more for mine in by_lane])
 
     def close(self) -> None:
         for tracker in self._trackers:
@@ -183,6 +225,12 @@ def _identity(lane: dict[str, Any]) -> dict[str, Any]:
     """A lane's seed and swept values, without those that are metrics themselves."""
     measured = {metric.name for metric in table()}
     return {name: value for name, value in lane.items() if name not in measured}
+
+
+def _as_wide(rows: Sequence[str], cells: int) -> str:
+    """Rows of a table with this many cells: those of an older version have fewer, and what they lack comes last."""
+    missing = "," * (cells - len(next(csv.reader(rows[:1]), [None] * cells)))
+    return "".join(f"{row.rstrip()}{missing}\n" for row in rows)
 
 
 def _csv(rows: list[list[Any]]) -> str:

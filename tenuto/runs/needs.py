@@ -42,7 +42,7 @@ def check_disk(jobs: Sequence[Job], at_a_time: int, folder: Path) -> None:
 
 
 def bytes_of(tree: Any) -> int:
-    return sum(math.prod(x.shape) * np.dtype(x.dtype).itemsize for x in jax.tree.leaves(tree))
+    return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
 def lane_bytes(job: Job) -> int:

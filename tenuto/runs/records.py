@@ -10,6 +10,8 @@ from tenuto.trainers.program import STAGES, Chunk, Evaluation
 
 PER_EVALUATION = {"returns": np.float32, "steps": np.int32, "decisions": np.int32}  # of each of its episodes
 PER_STAGE = ("lengths", "visits")
+PER_CHUNK = "chunk_"  # before the names of diagnostics
+NOTHING: Mapping[str, np.ndarray] = {}
 
 
 class Records:
@@ -22,6 +24,8 @@ class Records:
     `diverged` is the clock at which a lane was first seen with parameters that are not finite, or -1.
     Per evaluation (lanes, evaluations, episodes): `evaluation_returns`, `evaluation_steps`, `evaluation_decisions`;
     (lanes, evaluations): `evaluation_lam`; `evaluated` is the step of each evaluation.
+    Per chunk (lanes, chunks), some of them by length (lanes, chunks, J): those of `diagnostics.DIAGNOSTICS` that the
+    agent has, by their names with PER_CHUNK; NaN where there is none yet. Runs of older versions have none.
     """
 
     def __init__(self, **arrays: np.ndarray):
@@ -41,6 +45,9 @@ class Records:
         for name, shape in (shapes | {"evaluation_lam": (lanes, evaluations)}).items():
             if kept[name].shape != shape or kept[name].dtype.kind not in "fiu":
                 raise ValueError(f"array {name} is {kept[name].dtype}{kept[name].shape}, not of numbers {shape}")
+        for name, array in kept.diagnosed().items():
+            if array.ndim not in (2, 3) or array.shape[:2] != (lanes, len(kept["clock"])) or array.dtype.kind != "f":
+                raise ValueError(f"diagnostic {name} is {array.dtype}{array.shape}, not of numbers for each chunk")
         if not ((kept["count"] >= 0) & (kept["count"] <= episodes)).all():
             raise ValueError("it counts episodes that are not there")
         return kept
@@ -77,8 +84,12 @@ class Records:
         evaluated = np.isfinite(self["evaluation_returns"][:, -1:]).all((1, 2))
         return (there & ~np.isfinite(self.recent("returns", num))).any(1) | ~evaluated
 
-    def add(self, chunk: Chunk, t: int) -> None:
-        """Append the episodes and counts of a chunk that ended at clock t."""
+    def diagnosed(self) -> dict[str, np.ndarray]:
+        """The diagnostics there are, by name."""
+        return {k.removeprefix(PER_CHUNK): a for k, a in self._arrays.items() if k.startswith(PER_CHUNK)}
+
+    def add(self, chunk: Chunk, t: int, diagnosed: Mapping[str, np.ndarray] = NOTHING) -> None:
+        """Append the episodes and counts of a chunk that ended at clock t, and what was diagnosed then."""
         now = self._arrays
         count, finished = now["count"], np.asarray(chunk.finished)
         room = int((count + finished).max(initial=0))
@@ -90,8 +101,19 @@ class Records:
         for name in PER_STAGE:
             now[name] = now[name] + np.asarray(getattr(chunk, name))
         self._lengthen("clock", len(now["clock"]) + 1, 0, np.int32)[-1] = t
+        self._add_diagnosed(diagnosed)
         lost = ~np.asarray(chunk.finite) & (now["diverged"] < 0)
         now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
+
+    def _add_diagnosed(self, diagnosed: Mapping[str, np.ndarray]) -> None:
+        """Append to the arrays per chunk; NaN where there is nothing, also in chunks before the first diagnosis."""
+        chunks = len(self["clock"])
+        for name, fresh in diagnosed.items():
+            unknown = np.full((len(fresh), chunks - 1, *fresh.shape[1:]), np.nan, np.float32)
+            self._arrays.setdefault(f"{PER_CHUNK}{name}", unknown)
+        for name in self.diagnosed():
+            grown = self._lengthen(f"{PER_CHUNK}{name}", chunks, np.nan, np.float32)
+            grown[:, -1] = diagnosed.get(name, np.nan)
 
     def add_evaluation(self, evaluation: Evaluation, t: int) -> None:
         """Append an evaluation made at clock t."""

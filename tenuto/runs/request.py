@@ -6,8 +6,11 @@ import dataclasses
 import inspect
 import json
 import math
+import operator
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -32,23 +35,39 @@ def _several(kind: type, metavar: str) -> PrimitiveConstructorSpec[Any]:
     )
 
 
-Numbers = Annotated[float | Sequence[float] | None, _several(float, "FLOAT")]
-Names = Annotated[str | Sequence[str] | None, _several(str, "STR")]
-Fields = Annotated[
-    str | Mapping[str, Any],
-    PrimitiveConstructorSpec(
+def _one(kind: str, read: Callable[[str], Any] = str) -> PrimitiveConstructorSpec[Any]:
+    """One word of a flag; without `read`, `plain` reads it."""
+    return PrimitiveConstructorSpec(
         nargs=1,
-        metavar="JSON",
-        instance_from_str=lambda words: words[0],
+        metavar=kind,
+        instance_from_str=lambda words: read(words[0]),
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
-    ),
-]
+    )
 
 
-def whole(least: int, default: int | None = None) -> Any:
+def in_words(word: str) -> int:
+    """A whole number of the command line, 50k too."""
+    try:
+        return whole_of(word)
+    except ValueError as problem:
+        raise ValueError(f"it must be {problem}, not {word!r}") from None
+
+
+Whole = Annotated[int | None, _one("INT")]
+Count = Annotated[int, _one("INT")]
+Amount = Annotated[int | None, _one("INT", in_words)]  # of commands that have no request
+Numbers = Annotated[float | Sequence[float] | None, _several(float, "FLOAT")]
+Names = Annotated[str | Sequence[str] | None, _several(str, "STR")]
+Fields = Annotated[str | Mapping[str, Any], _one("JSON")]
+Assignments = Annotated[str | Sequence[str] | Mapping[str, Any], _several(str, "FIELD=VALUE")]
+WHOLE = re.compile(r"([+-]?[\d_]+(?:\.\d+)?(?:e[+-]?\d{1,2})?)([km]?)", re.IGNORECASE)
+TIMES = {"": 1, "k": 10**3, "m": 10**6}
+
+
+def whole(least: int, default: int | None = None, **more: bool) -> Any:
     """A field that is a whole number, `least` or greater."""
-    return dataclasses.field(default=default, metadata={"least": least})
+    return dataclasses.field(default=default, metadata={"least": least} | more)
 
 
 def swept(change: Set, **more: bool) -> Any:
@@ -57,8 +76,8 @@ def swept(change: Set, **more: bool) -> Any:
 
 
 def later(default: Any = None) -> Any:
-    """A field that older runs do not have (`swept` takes `later=True`): left out of config.json where it has its
-    default, so that they keep their names."""
+    """A field that older runs do not have (`swept` and `whole` take `later=True`): left out of config.json where it has
+    its default, so that they keep their names."""
     return dataclasses.field(default=default, metadata={"later": True})
 
 
@@ -84,6 +103,12 @@ def _horizon(task: "Task", value: float, who: str) -> "Task":
     if task.plan.epsilon.start == task.plan.epsilon.end:
         raise UserError("--epsilon-horizon means nothing where ε is fixed: leave it out, or drop fixed from --schedule")
     return changed
+
+
+def _price(task: "Task", value: float, who: str) -> "Task":
+    if value < 0:
+        raise UserError(f"--decision-price must be at least 0, not {value}")
+    return dataclasses.replace(task, plan=dataclasses.replace(task.plan, decision_price=value))
 
 
 def in_plan(name: str, path: str = "", most: float | None = None) -> Set:
@@ -118,14 +143,14 @@ class Asked:
     setting: str | None = None
     """Hyper-parameters: on the paper's environments `released` (what the authors' code ran, the default) or `text` (the
     paper's table); on others `standard`, which Atari games have too."""
-    seeds: int = whole(1, 20)
+    seeds: Count = whole(1, 20)
     """The number of seeds of each combination of values."""
-    first_seed: int = whole(0, 0)
+    first_seed: Count = whole(0, 0)
     """The first seed; the others follow it."""
-    episodes: int | None = whole(1)
+    episodes: Whole = whole(1)
     """Episodes each lane is trained for; by default as many as in the paper (chain 1000, lava 3000, pendulum 150,
     of which the first 5 are random)."""
-    steps: int | None = whole(1)
+    steps: Whole = whole(1)
     """Environment steps each lane is trained for, on Gymnasium's environments and Atari games; by default 50,000, on
     Atari games 2,500,000."""
     env_args: Fields = ""
@@ -147,30 +172,42 @@ class Asked:
     """Adam's learning rate(s); by default the setting's (chain 0.0001 to 0.001, else 0.001)."""
     epsilon_horizon: Numbers = swept(_horizon)
     """Over how many episodes (or steps: chain with `text`, Gymnasium's environments) ε falls to its final value."""
+    decision_price: Numbers = swept(_price, later=True)
+    """What each decision costs, in the unit of rewards: several values draw the frontier of return against decisions
+    (`tenuto plot --frontier`). Recorded returns are without it. By default there is none."""
     paired: bool = later(False)
     """Take the lists of numbers above value by value (the first of each, the second of each) in place of crossing them;
     a single value goes with all."""
-    max_length: int | None = whole(1)
+    max_length: Whole = whole(1)
     """Greatest length J an action may be held; by default 10 on chains, 7 on lava, 4 on the pendulum
     and with other continuous actions, else 10."""
-    heads: int | None = whole(1)
+    min_length: Whole = whole(1, later=True)
+    """Least length that an agent may decide; by default 1."""
+    heads: Whole = whole(1)
     """Number of heads B in UTE's ensemble; by default 10."""
     plan: Fields = later("")
-    """Fields of the learning plan in place of the setting's, as JSON: '{"batch": 32, "learn_every": 4}' (see `Plan` in
-    the reference)."""
+    """Several fields of the learning plan at once, as JSON: '{"batch": 32, "learn_every": 4}' does what `set` does with
+    plan.batch=32 plan.learn_every=4."""
+    set: Assignments = later("")
+    """Any field of the agent and the plan, in place of the setting's: plan.batch=128 agent.action.hidden=64,64
+    plan.target=Polyak(0.005); in Python {"plan.batch": 128}. `tenuto show` prints what there is. A part that replaces
+    another has its own defaults."""
     precision: str | None = later()
     """Of updates: float32, tensorfloat32 (a GPU's, with factors of 10 bits; the default on the pendulum and on Atari
     games) or bfloat16 (hidden layers of 8 bits: fastest on a GPU)."""
     synchronous: bool = later(False)
     """On Atari games, wait for an update before the next choice; by default steps are chosen by networks up to
     one update old, so that emulators and updates go on at the same time. Both repeat for a seed."""
-    evaluate_every: int | None = whole(0)
+    evaluate_every: Whole = whole(0)
     """Steps between two evaluations without exploration, 0 for none; by default 250 on the pendulum, 10,000 on Atari
     games (with ε = 0.001), a tenth of the run on Gymnasium's environments, else none. The last one is at the end of the
     run."""
-    evaluation_episodes: int | None = whole(1)
+    evaluation_episodes: Whole = whole(1)
     """Episodes of each evaluation, always with the same starts; by default 10 (5 on Gymnasium's environments, 3 on
     Atari games)."""
+    snapshots: int = whole(0, 0, later=True)
+    """Moments of the run, evenly from its start to its end, at which the networks are kept for `tenuto inspect`: it
+    shows how values and their spread change over training."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,20 +216,23 @@ class Request(Asked):
 
     env: str | tuple[str, ...]
     agent: str
+    planned: int | None = later()
+    """The steps that hyper-parameters are made for, where a run has gone on beyond them (`runs/more.py`)."""
 
     @property
     def envs(self) -> tuple[str, ...]:
         return (self.env,) if isinstance(self.env, str) else self.env
 
 
-FIELDS = {field.name: field for field in dataclasses.fields(Request)}
+ASKED = tuple(field.name for field in dataclasses.fields(Asked))
+FIELDS = {field.name: field for field in dataclasses.fields(Request) if field.name in (*ASKED, "env", "agent")}
 NAMED = ("env", "schedule")
 TEXTS = ("agent", "setting", "precision")
 FLAGS = tuple(name for name, field in FIELDS.items() if isinstance(field.default, bool))
 SCALARS: dict[str, Set] = {name: field.metadata["set"] for name, field in FIELDS.items() if "set" in field.metadata}
 SWEPT = (*NAMED, *SCALARS)
 LEAST: dict[str, int] = {name: field.metadata["least"] for name, field in FIELDS.items() if "least" in field.metadata}
-LATER = {name: field.default for name, field in FIELDS.items() if "later" in field.metadata}
+LATER = {field.name: field.default for field in dataclasses.fields(Request) if "later" in field.metadata}
 
 
 def help_of(kind: type) -> dict[str, str]:
@@ -231,21 +271,41 @@ def plain(request: Request) -> Request:
     for name in LEAST:
         value = getattr(request, name)
         if value is not None or FIELDS[name].default is not None:
-            changed[name] = _whole_number(name, value)
+            changed[name] = whole_number(name, value)
     for name in SCALARS:
         changed[name] = _numbers(name, getattr(request, name), distinct=not request.paired)
     for name in ("env_args", "plan"):
         changed[name] = _json_object(name, getattr(request, name))
+    changed["set"] = json.dumps(assigned) if (assigned := assignments(request.set)) else ""
     return dataclasses.replace(request, **changed)
 
 
-def _whole_number(name: str, value: Any) -> int:
+def whole_number(name: str, value: Any) -> int:
+    """The value of a field that must be a whole number."""
     try:
-        if not isinstance(value, bool) and value == (number := value.__index__()):
-            return number
-    except (AttributeError, TypeError):
-        pass
-    raise UserError(f"{flag(name)} must be a whole number, not {value!r}"[:200])
+        return whole_of(value)
+    except ValueError as problem:
+        raise UserError(f"{flag(name)} must be {problem}, not {value!r}"[:200]) from None
+
+
+def whole_of(given: Any) -> int:
+    """A whole number, as Python has it or in words: 50000, 50_000, 50k, 5e4. A ValueError if it is none."""
+    wrong = ValueError("a whole number")
+    if isinstance(given, str):
+        found = WHOLE.fullmatch(given.strip())
+        try:
+            number = Decimal(found[1]) * TIMES[found[2].lower()] if found else Decimal("NaN")
+        except InvalidOperation:
+            raise wrong from None
+        if not number.is_finite() or number != int(number):
+            raise wrong
+        return int(number)
+    if isinstance(given, bool) or (isinstance(given, float) and not given.is_integer()):
+        raise wrong
+    try:
+        return int(given) if isinstance(given, float) else operator.index(given)
+    except TypeError:
+        raise wrong from None
 
 
 def _numbers(name: str, given: Any, distinct: bool) -> tuple[float, ...] | None:
@@ -276,3 +336,29 @@ def _json_object(name: str, given: Any) -> str:
             f"{flag(name)} must be a JSON object such as '{{\"continuous\": true}}', not {text!r} ({problem})"
         ) from None
     return text
+
+
+def assignments(given: Any) -> dict[str, Any]:
+    """What `set` asks for: values by paths, in the order of the paths, so that a part comes before its own fields."""
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        given = json.loads(_json_object("set", given))
+    if isinstance(given, Mapping):
+        return {str(path): _plain_value(given[path]) for path in sorted(given, key=str)}
+    found: dict[str, Any] = {}
+    if not isinstance(given, str | list | tuple):
+        raise UserError(f"--set takes FIELD=VALUE, as in plan.batch=128, not {str(given)[:80]}")
+    for word in [given] if isinstance(given, str) and given else given:
+        path, equals, value = str(word).partition("=")
+        if not equals:
+            raise UserError(f"--set takes FIELD=VALUE, as in plan.batch=128, not {str(word)[:80]!r}")
+        if path.strip() in found:
+            raise UserError(f"--set {path.strip()} was given twice: say it once")
+        found[path.strip()] = value.strip()
+    return dict(sorted(found.items()))
+
+
+def _plain_value(value: Any) -> Any:
+    """A value from Python in JSON's own types."""
+    from tenuto.runs import serial  # JAX takes long to import
+
+    return json.loads(json.dumps(serial.to_json(value), default=str))

@@ -7,7 +7,7 @@ folder is never run again or overwritten; an unfinished one goes on from its che
 import contextlib
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +15,18 @@ import jax
 import numpy as np
 
 import tenuto
-from tenuto import files
+from tenuto import diagnostics, files
 from tenuto.envs import AbstractEnv
 from tenuto.envs.gym.atari import Atari
 from tenuto.errors import UserError, legible
-from tenuto.runs import folders, layout, needs, records, storage, trackers
+from tenuto.runs import folders, layout, needs, records, stopping, storage, trackers
 from tenuto.runs.jobs import Job
-from tenuto.runs.layout import CHECKPOINT, Checkpoint
-from tenuto.runs.metrics import Metrics, finite_or_none, last_step, over_lanes
-from tenuto.runs.records import Records
+from tenuto.runs.layout import CHECKPOINT, FINAL, Checkpoint
+from tenuto.runs.metrics import Metrics, finite_or_none, last_step, over_lanes, per_lane
+from tenuto.runs.records import NOTHING, Records
+from tenuto.runs.snapshots import Snapshots
+from tenuto.runs.stopping import AbstractStop
+from tenuto.runs.trackers import AbstractTracker, Track, Tracked
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
 from tenuto.trainers.program import EnvError, Evaluation, OutOfStepError, Program
@@ -34,16 +37,19 @@ CHUNK_ON_HOST = 500  # and no more steps than this where environments may be slo
 CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # after which a chunk of slow environments may end
+KEPT_BYTES = 100e6  # of a final state: larger ones are kept only if asked for
 CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
 BEST_RETURN, BEST_STEP = "evaluation", "step"  # names of arrays beside the networks in best.npz
 
 
 class Progress(NamedTuple):
-    """What a progress bar can show after a chunk."""
+    """How a run is doing after a chunk: what progress bars show, and callbacks are told."""
 
     share: float  # of the steps asked for, or of the episodes in the slowest lane
     metrics: dict[str, float]  # means over lanes, by name; NaN if there is none yet
     diverged: list[int]  # lanes with parameters that are not finite
+    t: int = 0  # steps that every lane has made
+    lanes: Mapping[str, np.ndarray] = NOTHING  # the metrics of each lane
 
 
 class Interrupted(Exception):  # noqa: N818 (it is no error)
@@ -55,25 +61,32 @@ def run(
     folder: Path,
     *,
     devices: Sequence[Any] | None = None,
-    report: Callable[[Progress], None] = lambda progress: None,
+    report: Callable[[Progress], object] = lambda progress: None,
     note: Callable[[str], None] = lambda line: None,
     stop: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    track: Sequence[str] = (),
+    track: Track = (),
+    stop_when: Sequence[AbstractStop] = (),
+    keep_bytes: float = 0,
 ) -> dict[str, Any]:
     """Do the job in the folder, from its checkpoint if it has one; the summary. A finished job is only read.
 
-    `report` is called after every chunk, `note` with lines for the user (also in log.txt); `track` names trackers.
+    `report` is called after every chunk, `note` with lines for the user (also in log.txt). Where `report` returns
+    False, or a rule of `stop_when` has a reason, the run is finished there, and the summary says why; `stop` interrupts
+    it, to go on later. The final state is kept, for a longer run to go on from, if it has at most `keep_bytes`.
     """
-    trackers.check(track)
+    opened = trackers.open_trackers(track)
+    if stop_when and not job.request.evaluate_every:
+        raise UserError("a run is stopped by its evaluations, and this one has none: give --evaluate-every too")
     folder = Path(folder)
     folders.check(job, folder)  # a folder that holds something else is not even locked
     if not folders.finished(folder):
         with folders.alone_in(folder), contextlib.ExitStack() as closing:
             folders.claim(job, folder)
             if not folders.finished(folder):  # another process may have ended it a moment ago
-                course = Course(job, folder, devices, _logged(folder, note), stop, checkpoint_seconds, track, closing)
-                return course.run(report)
+                told = _logged(folder, note)
+                course = Course(job, folder, devices, told, stop, checkpoint_seconds, opened, keep_bytes, closing)
+                return course.run(report, stop_when)
     if folders.left_over(folder):  # the process was killed before it could remove it
         with contextlib.suppress(UserError), folders.alone_in(folder):  # or is about to
             (folder / CHECKPOINT).unlink(missing_ok=True)
@@ -95,10 +108,12 @@ class Course:
         note: Callable[[str], None],
         stop: Callable[[], bool],
         checkpoint_seconds: float,
-        track: Sequence[str],
+        opened: Sequence[AbstractTracker],
+        keep_bytes: float,
         closing: contextlib.ExitStack,
     ):
         self._job, self._folder, self._note, self._stop = job, folder, note, stop
+        self._keep_bytes = keep_bytes
         self._digest = folders.config_digest(folder)  # of what was claimed, whatever becomes of the file
         self._seconds = checkpoint_seconds
         self._program = open_program(job, devices)
@@ -107,27 +122,40 @@ class Course:
         first = [*_frames_note(job.env), *_limit_note(job)] if self._program.t == 0 else []
         for line in [*first, *notes]:
             note(line)
-        opened = [trackers.open_tracker(kind, folder, job.name, job.lanes, self._program.t) for kind in track]
-        self._metrics = Metrics(folder, job.lanes, job.env.frames, opened)
+        about = Tracked(folder, job.name, job.lanes, job.groups(), _described(job), since=self._program.t)
+        for tracker in opened:
+            tracker.begin(about)
+        self._metrics = Metrics(folder, job.lanes, job.env.frames, opened, diagnostics.lengths(job.tasks[0]))
         closing.callback(self._metrics.close)
         self._metrics.keep(len(self._kept["clock"]))
         self._seen = self._kept["count"]
         self._overflown = self._kept.overflown(int(self._seen.max()))
-        self._clock = Clock(before)
+        self._clock, self._speed = Clock(before), Speed(len(job.lanes), self._program.t)
+        self._told: set[str] = set()
+        self._snapshots = Snapshots(job, folder, self._digest, self._program.t, self._share())
         self._saved, self._pause = time.monotonic(), checkpoint_seconds
 
-    def run(self, report: Callable[[Progress], None]) -> dict[str, Any]:
+    def run(self, report: Callable[[Progress], object], stop_when: Sequence[AbstractStop] = ()) -> dict[str, Any]:
         """Train to the end; the summary. Raises `Interrupted` where the run was asked to stop."""
+        reason = ""
+        self._snapshots.take(self._program, self._share())
         try:
             for evaluation in chunks(self._job, self._program, self._kept, self._stop, self._seconds):
                 if evaluation is not None:
                     self._best.update(evaluation.returns, self._program)
-                self._metrics.write(self._kept)
+                speed = self._speed.at(self._program.t)
+                self._metrics.write(self._kept, **speed)
                 self._note_divergence()
                 self._note_overflow()
-                diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
-                share = share_done(self._job, self._kept, self._program.t)
-                report(Progress(share, over_lanes(self._kept), diverged))
+                self._note_oddities()
+                self._snapshots.take(self._program, self._share())
+                goes_on = report(self._progress(speed))
+                reason = "" if evaluation is None else stopping.first_reason(stop_when, self._kept)
+                if isinstance(goes_on, bool | np.bool_) and not goes_on:
+                    reason = "the callback returned False"
+                if reason:
+                    self._note(f"Stopped at step {self._program.t:,}: {reason}.")
+                    break
                 if time.monotonic() - self._saved >= self._pause:
                     self._save()
         except OutOfStepError as failure:
@@ -147,12 +175,24 @@ class Course:
                 f"{self._job.label}: {failure}. The run stopped; its state before that is in {self._folder}: "
                 "repair the environment, then resume"
             ) from failure
-        if not is_done(self._job, self._kept, self._program):
+        if not reason and not is_done(self._job, self._kept, self._program):
             self._save()
             raise Interrupted(self._folder)
+        goes_on = self._keep_bytes and self._job.budget.unit == STEPS  # see `more.py`
+        if goes_on and needs.bytes_of(self._program.state_shape()) <= self._keep_bytes:
+            save(self._program, self._folder, self._digest, self._kept, self._best, self._clock.seconds, FINAL)
         self._best.write(self._folder, self._digest)
         networks, device = storage.leaves_of(self._program.networks()), jax.local_devices()[0].device_kind
-        return finish(self._job, self._folder, self._digest, self._kept, networks, self._clock.seconds, device)
+        seconds = self._clock.seconds
+        return finish(self._job, self._folder, self._digest, self._kept, networks, seconds, device, stopped=reason)
+
+    def _progress(self, speed: Mapping[str, float]) -> Progress:
+        diverged = np.flatnonzero(self._kept["diverged"] >= 0).tolist()
+        metrics, lanes = over_lanes(self._kept) | dict(speed), per_lane(self._kept)
+        return Progress(self._share(), metrics, diverged, self._program.t, lanes)
+
+    def _share(self) -> float:
+        return share_done(self._job, self._kept, self._program.t)
 
     def _save(self) -> None:
         """Write a checkpoint. One that takes long to write is written less often."""
@@ -166,6 +206,13 @@ class Course:
         for lane in np.flatnonzero(self._kept["diverged"] == self._program.t).tolist():
             line = f"Lane {lane} {self._job.lanes[lane]} diverged: its parameters are not finite. The others go on."
             self._note(line)
+
+    def _note_oddities(self) -> None:
+        """Tell once what the program has seen."""
+        for line in dict.fromkeys(self._program.notes()):
+            if line not in self._told:
+                self._note(line)
+            self._told.add(line)
 
     def _note_overflow(self) -> None:
         """Name the lanes with a first return that is not finite: in JSON, what is computed from it is null."""
@@ -190,6 +237,18 @@ class Clock:
         return self._before + time.monotonic() - self._began
 
 
+class Speed:
+    """Environment steps per second of all lanes together, between two looks at the clock."""
+
+    def __init__(self, lanes: int, t: int):
+        self._lanes, self._t, self._then = lanes, t, time.monotonic()
+
+    def at(self, t: int) -> dict[str, float]:
+        made, now = self._lanes * (t - self._t), time.monotonic()
+        seconds, self._t, self._then = now - self._then, t, now
+        return {"steps_per_second": float(f"{made / max(seconds, 1e-9):.4g}")}
+
+
 def chunks(
     job: Job, program: Program, kept: Records, stop: Callable[[], bool], checkpoint_seconds: float = CHECKPOINT_SECONDS
 ) -> Iterator[Evaluation | None]:
@@ -202,7 +261,8 @@ def chunks(
         evaluation = None
         if not owes_evaluation(job, kept, program):
             due = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
-            kept.add(program.advance(min([rounds, *due]), ChunkTimer(stop, checkpoint_seconds)), program.t)
+            chunk = program.advance(min([rounds, *due]), ChunkTimer(stop, checkpoint_seconds))
+            kept.add(chunk, program.t, program.diagnose())
         if owes_evaluation(job, kept, program) and not stop():
             evaluation = program.evaluate(request.evaluation_episodes or 0, stop)
             if evaluation is not None:
@@ -269,6 +329,8 @@ def begin_or_resume(job: Job, program: Program, folder: Path, config: str) -> tu
     of config.json."""
     path, by_steps = folder / CHECKPOINT, job.budget.unit == STEPS
     if not path.exists():
+        if job.request.planned:
+            raise UserError(f"there is no checkpoint in {folder}, which goes on with another run: go on with it again")
         program.begin()
         empty = Records.empty(program.lanes, program.max_length, program.places)
         return empty, Best(by_steps, {}), 0.0, _lost_note(folder)
@@ -291,12 +353,14 @@ def _lost_note(folder: Path) -> list[str]:
     return [f"There is no checkpoint in {folder}, though the run had reached step {reached:,}: it begins again."]
 
 
-def save(program: Program, folder: Path, config: str, kept: Records, best: Best, seconds: float) -> None:
+def save(
+    program: Program, folder: Path, config: str, kept: Records, best: Best, seconds: float, name: str = CHECKPOINT
+) -> None:
     """Write a checkpoint, except before the first step."""
     if program.t:
         state = storage.leaves_of(program.state())
         found = Checkpoint(state, kept.arrays(), program.journal(), best.arrays, program.t, seconds)
-        found.write(folder / CHECKPOINT, config)
+        found.write(folder / name, config)
 
 
 def share_done(job: Job, kept: Records, t: int) -> float:
@@ -324,7 +388,10 @@ def owes_evaluation(job: Job, kept: Records, program: Program) -> bool:
 def _next_stops(job: Job, program: Program) -> list[int]:
     """The clocks at which a chunk must end: the next evaluation, and the end of a run that is counted in steps."""
     every = job.request.evaluate_every
-    stops = [job.budget.amount] if job.budget.unit == STEPS else []
+    amount, wanted = job.budget.amount, job.request.snapshots
+    stops = [amount] if job.budget.unit == STEPS else []
+    if stops and wanted > 1:  # the next moment of a snapshot
+        stops.append(-(-amount * (program.t * (wanted - 1) // amount + 1) // (wanted - 1)))
     begun = program.t - program.t % program.learn_every  # where its round began
     return stops + ([begun - begun % every + every] if every else [])
 
@@ -355,6 +422,11 @@ def _limit_note(job: Job) -> list[str]:
     ]
 
 
+def _described(job: Job) -> dict[str, Any]:
+    """What was asked, and every hyper-parameter behind it."""
+    return {**job.to_json(), "hyperparameters": job.hyperparameters()}
+
+
 def _logged(folder: Path, note: Callable[[str], None]) -> Callable[[str], None]:
     def log_and_note(line: str) -> None:
         log(folder, line)
@@ -377,8 +449,10 @@ def finish(
     networks: dict[str, np.ndarray],
     seconds: float,
     device: str,
+    stopped: str = "",
 ) -> dict[str, Any]:
-    """Write networks, records and summary of the run, and remove the checkpoint; the summary."""
+    """Write networks, records and summary of the run, and remove the checkpoint; the summary. `stopped`: why the run
+    ended before its budget was spent."""
     about, t = {"job": job.to_json(), "config": config}, int(kept["clock"][-1])
     storage.save(folder / "networks.npz", networks, about)
     storage.save(folder / "records.npz", kept.arrays(), about)
@@ -396,7 +470,7 @@ def finish(
         "seconds": round(seconds, 3),
         "device": device,
         "versions": {"tenuto": tenuto.__version__, "jax": jax.__version__},
-    }
+    } | ({"stopped": stopped} if stopped else {})
     storage.write_sealed(folder / "summary.json", {"config": config, **summary})
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return folders.read_summary(folder)

@@ -1,6 +1,7 @@
 """Parts of a task as JSON, and back. Reading a foreign file makes only the parts that are listed here."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from tenuto.envs import Chain, Lava, Pendulum
 from tenuto.envs.gym.atari import Atari
 from tenuto.envs.gym.spaces import GymSpec
 from tenuto.errors import UserError
-from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import ActOrRepeat, Figar, Joint, SkipQ, Uncertain, UntilMoved, Zeta
 from tenuto.loop import Task
 from tenuto.plan import Periodic, Plan, Polyak
 from tenuto.schedules import Schedule
@@ -24,7 +25,8 @@ KNOWN: dict[str, type] = {
     part.__name__: part
     for part in (
         *(Task, Agent, Plan, Schedule, Periodic, Polyak, Constant, SlidingWindowUCB),
-        *(DoubleQ, BootstrappedQ, Uniform, DDPG, SAC, Joint, Zeta, SkipQ, Uncertain, Figar),
+        *(DoubleQ, BootstrappedQ, Uniform, DDPG, SAC),
+        *(Joint, Zeta, SkipQ, Uncertain, Figar, UntilMoved, ActOrRepeat),
         *(Chain, Lava, Pendulum, Atari, GymSpec, Discrete, Box, Timed),
     )
 }
@@ -41,9 +43,11 @@ def to_json(part: Any) -> Any:
         return [to_json(x) for x in part]
     kind = type(part)
     if not dataclasses.is_dataclass(part):
-        return part if isinstance(part, PLAIN) else f"{kind.__module__}.{kind.__qualname__}"
+        named = part if inspect.isfunction(part) else kind
+        return part if isinstance(part, PLAIN) else f"{named.__module__}.{named.__qualname__}"
+    fields = [f for f in dataclasses.fields(part) if "python" not in f.metadata or getattr(part, f.name) is not None]
     name = kind.__name__ if KNOWN.get(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
-    return {"is": name} | {f.name: to_json(getattr(part, f.name)) for f in dataclasses.fields(part)}
+    return {"is": name} | {f.name: to_json(getattr(part, f.name)) for f in fields}
 
 
 def from_json(spelled: Any, known: Mapping[str, type] = KNOWN) -> Any:
@@ -58,21 +62,18 @@ def from_json(spelled: Any, known: Mapping[str, type] = KNOWN) -> Any:
             f"the run uses {name}, which is not a part of tenuto: say which it is with tenuto.load(folder, agent=...)"
         )
     fields = {key: from_json(value, known) for key, value in spelled.items() if key != "is"}
+    for field in dataclasses.fields(known[name]):
+        if "python" in field.metadata and field.name in fields:
+            raise UserError(
+                f"the run has a network of its author's own, {fields[field.name]}: say which agent it is with "
+                "tenuto.load(folder, agent=...)"
+            )
     if known[name] is Lava:
         fields = _lava(fields)
     try:
         return known[name](**fields)
     except (TypeError, ValueError) as problem:
         raise UserError(f"{name} cannot be made from what the run says of it ({problem})") from None
-
-
-def changed(plan: Plan, fields: Mapping[str, Any]) -> Plan:
-    """A plan with some fields replaced by values from JSON."""
-    names = [field.name for field in dataclasses.fields(plan)]
-    for name in fields:
-        if name not in names:
-            raise UserError(f"--plan has no field '{name}': known are {', '.join(names)}")
-    return dataclasses.replace(plan, **{name: from_json(value) for name, value in fields.items()})
 
 
 def _lava(fields: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 from tenuto.errors import UserError
 from tenuto.files import open_plain, read_text, write_whole
 
-FORMAT = 6  # of files; `layout.py` translates older ones
+FORMAT = 7  # of files; `layout.py` translates older ones
 SEALED = 6  # from this format on, JSON files of a run have a checksum, and all its files name the run they belong to
 MOST_JSON = 2**28  # bytes of a description; one of 100,000 lanes has a tenth of that
 _HEADER = "__tenuto__"

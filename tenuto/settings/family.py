@@ -41,13 +41,18 @@ class Family:
     def task(self, agent: str | Agent, env: AbstractSpec, setting: str, schedule: str | None, budget: Budget) -> Task:
         """The agent in the environment by a setting and a schedule of this family, to be trained for this budget."""
         task = self.assemble(agent, env, setting, schedule or next(iter(self.schedules)), budget.amount)
-        steps = budget.amount
-        if budget.unit == EPISODES:
-            steps *= env.longest_episode()  # type: ignore[attr-defined]  # only compiled environments have budgets in episodes
-        # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
-        grain = 1 << max(0, steps.bit_length() - 3)
-        length: dict[str, Any] = {budget.unit: budget.amount, "most_steps": -(-steps // grain) * grain}
-        return dataclasses.replace(task, plan=dataclasses.replace(task.plan, **length))
+        return dataclasses.replace(task, plan=lasting(task.plan, env, budget))
+
+
+def lasting(plan: Plan, env: AbstractSpec, budget: Budget) -> Plan:
+    """The plan of a run that lasts for this budget, whatever its other numbers are."""
+    steps = budget.amount
+    if budget.unit == EPISODES:
+        steps *= env.longest_episode()  # type: ignore[attr-defined]  # only compiled environments have budgets in episodes
+    # Rounded up to three binary digits, so that runs of nearly the same length share a compiled program.
+    grain = 1 << max(0, steps.bit_length() - 3)
+    length: dict[str, Any] = {budget.unit: budget.amount, "most_steps": -(-steps // grain) * grain}
+    return dataclasses.replace(plan, **length)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tenuto.runs.request import FIELDS, NAMED, SCALARS
 MOST_BYTES = 2**20  # of a file
 FIELDS_TABLE, SEARCH_TABLE = "fields", "search"
 PARTS = ("plan", "env_args")  # arguments that have fields of their own, as in plan.batch
+PATHS = "agent"  # fields of its parts, as in agent.action.hidden, are those of `set`
 FIXED = ("seeds", "first_seed", "paired")  # the same for all points, so that they can be compared
 KINDS = ("grid", "random", "optuna")
 
@@ -104,7 +105,7 @@ def _fields(table: Any) -> dict[str, Among | Between]:
             raise UserError(f"{first} is the same for all points: put it above the table [{FIELDS_TABLE}]")
         if name in PARTS:
             raise UserError(f"{name} is searched field by field, as in {name}.batch = [32, 64]")
-        if name != first and first not in PARTS:
+        if name != first and first not in (*PARTS, PATHS):
             raise UserError(f"{name}: {first} has no fields of its own")
     return found
 

@@ -16,9 +16,10 @@ import numpy as np
 from tenuto import files
 from tenuto.report import figures, stats
 from tenuto.report.stats import Estimate
-from tenuto.runs.request import flag
+from tenuto.runs import paths
+from tenuto.runs.request import assignments, flag
 from tenuto.runs.runner import headline
-from tenuto.sweeps.plan import PARTS, Among, Between, Sweep
+from tenuto.sweeps.plan import PARTS, PATHS, Among, Between, Sweep
 from tenuto.sweeps.trials import Trial, job_of, spelled, values
 
 if TYPE_CHECKING:
@@ -90,12 +91,15 @@ def confirm(sweep: Sweep, row: Row) -> str:
     request = row.trial.job.request
     asked: dict[str, Any] = dict(sweep.base) | {"first_seed": request.first_seed + request.seeds}
     for name, value in row.trial.point.items():
-        if name.partition(".")[0] not in PARTS:
+        if name.partition(".")[0] not in PARTS and not name.startswith(f"{PATHS}."):
             asked[name] = value
     asked |= {name: getattr(request, name) for name in PARTS if getattr(request, name)}
+    asked.pop("set", None)
     words = ["tenuto", "train", *_words("env", asked.pop("env")), *_words("agent", asked.pop("agent"))]
     for name, value in asked.items():
         words += _words(name, value)
+    if changes := assignments(request.set):
+        words += ["--set", *(f"{path}={paths.words(value)}" for path, value in changes.items())]
     fresh = job_of(sweep, [row.trial.point])
     return shlex.join([*words, "--out", f"runs/{fresh.name}"])
 
@@ -163,7 +167,7 @@ def _draw(sweep: Sweep, rows: Sequence[Row], path: Path) -> None:
         _panel(axis, name, field, [row for row in rows if math.isfinite(row.found.mean)])
     job = rows[0].trial.job
     seeds = len(rows[0].scores)
-    title = f"{job.label}: {headline(job).title}, mean and 95% bootstrap interval over {seeds} seeds"
+    title = f"{job.label}: {headline(job).title}, mean and {stats.interval_words(stats.TABLES, [seeds])}"
     figures.save(figure, path, title)
 
 
@@ -180,5 +184,6 @@ def _panel(axis: "Axes", name: str, field: Among | Between, rows: Sequence[Row])
     ends = np.array([[row.found.low, row.found.high] for row in rows]).reshape(-1, 2)
     reach = np.nan_to_num(np.abs(ends - means[:, None])).T  # a single seed has no interval
     axis.errorbar(drawn, means, yerr=reach, fmt="o", markersize=3, linewidth=0.8, color=figures.COLOURS[0])
-    axis.set_xlabel(figures.verbatim(name))
+    axis.set_xlabel(figures.verbatim(figures.LETTERS.get(name, name)))
+    axis.set_ylabel(headline(rows[0].trial.job).title if rows else "")
     figures.tidy(axis)

@@ -11,9 +11,9 @@ import numpy as np
 from tenuto.errors import UserError
 from tenuto.runs import folders
 from tenuto.runs.jobs import Given, Job, job_for
-from tenuto.runs.request import SCALARS
+from tenuto.runs.request import SCALARS, assignments
 from tenuto.runs.runner import headline
-from tenuto.sweeps.plan import PARTS, Point, Sweep
+from tenuto.sweeps.plan import PARTS, PATHS, Point, Sweep
 
 
 class Trial(NamedTuple):
@@ -45,6 +45,9 @@ def job_of(sweep: Sweep, points: Sequence[Point], given: Given = Given()) -> Job
     asked: dict[str, Any] = dict(sweep.base)
     for name, value in _split(points[0])[0].items():
         whole, _, part = name.partition(".")
+        if part and whole == PATHS:
+            asked["set"] = assignments(asked.get("set", "")) | {name: value}
+            continue
         asked[whole] = _with_part(asked.get(whole), part, value) if part else value
     numbers = [_split(point)[1] for point in points]
     asked |= {name: [each[name] for each in numbers] for name in numbers[0]}

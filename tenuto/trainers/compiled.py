@@ -153,7 +153,7 @@ def play(
 
     def step(now: Playing, clock: Int[Array, ""]) -> tuple[Playing, None]:
         drawn = loop.draw(task, k_play, clock)
-        option, due = hold.follow(now.option, loop.decide_best(task, networks, now.obs, drawn))
+        option, due = loop.follow_best(task, networks, now.option, now.obs, drawn)
         state, seen = compiled_env(task).step(now.state, option.action, drawn.env)
         then = Playing(
             state,
@@ -246,6 +246,13 @@ class CompiledProgram:
         )
         return self._gather(found)
 
+    def diagnose(self) -> dict[str, np.ndarray]:
+        """What each lane's learning looks like now."""
+        found = self._on_each_device(
+            lambda tasks, state: program.diagnose(tasks, state[0], np.int32(self.t)), self._tasks, self._states
+        )
+        return self._gather(found)
+
     def state(self) -> State:
         """All lanes' state, for a checkpoint; it can be restored on other devices."""
         return jax.tree.map(lambda *parts: _join(parts)[: self.lanes], *self._states)
@@ -268,6 +275,10 @@ class CompiledProgram:
         """Go on from a checkpoint made at step t. Nothing is lost, so there are no notes."""
         self._states = self._place(jax.tree.map(lambda x: x[self._rows], state))
         self.t = t
+        return []
+
+    def notes(self) -> list[str]:
+        """Nothing: compiled environments are not watched."""
         return []
 
     def close(self) -> None:

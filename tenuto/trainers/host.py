@@ -172,6 +172,12 @@ class HostProgram:
         return Evaluation(*map(jnp.asarray, (*found, np.asarray(networks.lam)[: self.lanes])))
 
     @there
+    def diagnose(self) -> dict[str, np.ndarray]:
+        """What each lane's learning looks like now."""
+        found = program.diagnose(self._tasks, self._lanes, np.int32(self.t))
+        return {name: np.asarray(numbers)[: self.lanes] for name, numbers in found.items()}
+
+    @there
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
         return jax.tree.map(lambda x: jnp.copy(x[: self.lanes]), (self._lanes, self._running))
@@ -215,6 +221,10 @@ class HostProgram:
             f"step {t}: the environment's state could not be brought back in lane {lane}: it begins a new episode"
             for lane in lost
         ]
+
+    def notes(self) -> list[str]:
+        """What was odd about the environments so far."""
+        return list(self._envs.notes)
 
     def close(self) -> None:
         """Close the environments."""

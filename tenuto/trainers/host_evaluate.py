@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tenuto import loop
+from tenuto import hold, loop
 from tenuto.envs.gym.vector import AbstractVectorEnv, LaneError
 from tenuto.hold import Held
 from tenuto.loop import Networks, Task
@@ -31,27 +31,46 @@ class Shapes(NamedTuple):
     seen: Layout
 
 
-def compiled_calls(shapes: Shapes) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Two calls: to update observations by what was seen, and to update them and decide."""
+Calls = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]
 
-    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Array]:
+
+def compiled_calls(shapes: Shapes) -> Calls:
+    """Three calls: to update observations by what was seen; to update them and decide; or, where options are
+    open-ended, to update them and go on or decide."""
+
+    def viewed(obs: Array, tasks: Leaves, written: Array) -> tuple[Array, Task, Observed]:
         task, seen = shapes.tasks.unpack(tasks), read_buffer(written, len(obs), shapes.seen)
-        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen.clock
+        return jax.vmap(lambda task, *seen: task.env.view(*seen))(task, obs, seen.shown, seen.begins), task, seen
 
     def view(obs: Array, tasks: Leaves, written: Array) -> Array:
         return viewed(obs, tasks, written)[0]
 
     def decide(obs: Array, tasks: Leaves, written: Array, networks: Leaves, keys: Array) -> tuple[Array, Array, Array]:
-        obs, task, clock = viewed(obs, tasks, written)
+        obs, task, seen = viewed(obs, tasks, written)
 
         def one(task: Task, networks: Networks, obs: Array, key: Array, clock: Array) -> Option:
             return loop.decide_best(task, networks, obs, loop.draw(task, key, clock))
 
         best = shapes.networks.unpack(networks)
-        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), clock)
+        option = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), jnp.asarray(seen.clock))
         return obs, to_host(option.action), to_host(option.length)
 
-    return tuple(jit_in_place(function, donate_argnums=0) for function in (view, decide))  # type: ignore[return-value]
+    def follow(
+        obs: Array, tasks: Leaves, written: Array, networks: Leaves, keys: Array, option: Option
+    ) -> tuple[Array, Array, Array, Option]:
+        obs, task, seen = viewed(obs, tasks, written)
+
+        def one(
+            task: Task, networks: Networks, obs: Array, key: Array, seen: Observed, option: Option
+        ) -> tuple[Option, Array]:
+            option = hold.ended(option, jnp.asarray(seen.begins))
+            return loop.follow_best(task, networks, option, obs, loop.draw(task, key, jnp.asarray(seen.clock)))
+
+        best = shapes.networks.unpack(networks)
+        option, decided = jax.vmap(one)(task, best, obs, jax.random.wrap_key_data(keys), seen, option)
+        return obs, to_host(option.action), to_host(decided), hold.stepped(option)
+
+    return tuple(jit_in_place(function, donate_argnums=0) for function in (view, decide, follow))  # type: ignore[return-value]
 
 
 class Evaluator:
@@ -63,22 +82,28 @@ class Evaluator:
             layout.pack(tree) for layout, tree in zip(self._layouts, (tasks, networks), strict=True)
         )
         self._obs, self._keys = jnp.zeros_like(obs), jax.random.key_data(keys)
+        self._option = jax.vmap(loop.no_option)(tasks) if tasks.agent.extension.open_ended else None
         self._cache, self._buffer = cache, buffer
 
     def view(self, seen: Observed) -> None:
         """Update the observations."""
-        written, (view, _) = self._prepare(seen)
+        written, (view, *_) = self._prepare(seen)
         self._obs = self._cache.launch(view, self._obs, self._tasks, written)
         self._obs.block_until_ready()  # the device has read the buffer, which is overwritten next
 
     def decide(self, seen: Observed) -> tuple[Array, Array]:
-        """Update the observations; every lane's best action, and its length."""
-        written, (_, decide) = self._prepare(seen)
+        """Update the observations; every lane's best action, and its length. Open-ended options are asked for at every
+        step: 1 where one was decided, 0 where it goes on."""
+        written, (_, decide, follow) = self._prepare(seen)
         inputs = self._tasks, written, self._networks, self._keys
+        if self._option is not None:
+            found = self._cache.launch(follow, self._obs, *inputs, self._option)
+            self._obs, action, decided, self._option = found
+            return action, decided
         self._obs, action, length = self._cache.launch(decide, self._obs, *inputs)
         return action, length
 
-    def _prepare(self, seen: Observed) -> tuple[Array, tuple[Callable[..., Any], Callable[..., Any]]]:
+    def _prepare(self, seen: Observed) -> tuple[Array, Calls]:
         """What was seen as the device reads it, and the compiled calls."""
         return self._buffer.write(seen), self._cache.get(compiled_calls, Shapes(*self._layouts, Layout.of(seen)))
 
@@ -112,9 +137,10 @@ def evaluate(
         now = np.minimum(episode, episodes - 1)
         seen = pad(rows, Observed(shown, over, np.full(num, clock, np.int32)))
         if due.any():
-            action, length = evaluator.decide(seen)
-            held = held.follow(due, finite_actions(action, num, idle), np.asarray(length)[:num])
-            decisions[lanes, now] += due
+            action, steps_held = evaluator.decide(seen)
+            length = np.asarray(steps_held)[:num].astype(int)
+            held = held.follow(due, finite_actions(action, num, idle), np.maximum(length, 1))
+            decisions[lanes, now] += due & (length > 0)
         elif stacks:
             evaluator.view(seen)
         try:

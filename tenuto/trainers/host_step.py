@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTreeDef
 
-from tenuto import loop, recorded
+from tenuto import loop, own, recorded
 from tenuto.envs.gym.vector import Observed
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
@@ -77,7 +77,9 @@ def absorb_and_choose(
         over = jnp.asarray(seen.terminated) | seen.truncated
         after = lane.obs if seen.obs is None else task.env.view(lane.obs, jnp.asarray(seen.obs), jnp.bool_(False))
         fresh = task.env.view(lane.obs, jnp.asarray(seen.fresh), over)
-        step = TimeStep(after, *map(jnp.asarray, (seen.reward, seen.terminated, seen.truncated)))
+        took = () if seen.duration is None else jnp.asarray(seen.duration)
+        reward, terminated, truncated = map(jnp.asarray, (seen.reward, seen.terminated, seen.truncated))
+        step = TimeStep(after, reward, terminated, truncated, took)
         lane = lane._replace(option=chosen.option)
         lane, event = loop.absorb(task, lane, step, chosen.decided, t, drawn)
         lane = lane._replace(obs=fresh, replay=lane.replay.show(t + 1, fresh))
@@ -225,7 +227,8 @@ def _moving(lanes: Lane) -> Lane:
 def in_lower_precision(tasks: Task, brain: Brain) -> Brain:
     """For each leaf, whether it is a large matrix that is multiplied in bfloat16."""
     lower = tasks.plan.dtype == jnp.bfloat16
-    in_float32 = set(map(id, last_layers((brain.action, brain.extension))))
+    acting = brain.action, brain.extension
+    in_float32 = set(map(id, [*last_layers(acting), *own.weights_of(acting)]))
     return jax.tree.map(lambda x: lower and x.size // len(x) >= LARGE_MATRIX and id(x) not in in_float32, brain)
 
 

@@ -82,6 +82,10 @@ class Interleaved:
         found = [evaluation for evaluation in each if evaluation is not None]
         return _joined(found) if len(found) == len(each) else None
 
+    def diagnose(self) -> dict[str, np.ndarray]:
+        """What each lane's learning looks like now."""
+        return _joined(self._each(lambda group: group.diagnose()))
+
     def state(self) -> State:
         """All lanes' state, for a checkpoint. Groups leave the device one at a time: it may lack memory for copies."""
         parts = [jax.device_put(group.state(), jax.local_devices(backend="cpu")[0]) for group in self._groups]
@@ -105,6 +109,9 @@ class Interleaved:
             notes += group.restore(jax.tree.map(lambda x, share=share: x[share], state), t, journal)
             begun += group.lanes
         return notes
+
+    def notes(self) -> list[str]:
+        return [line for group in self._groups for line in group.notes()]
 
     def close(self) -> None:
         for group in self._groups:

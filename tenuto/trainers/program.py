@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from tenuto import loop, recorded
+from tenuto import diagnostics, loop, recorded
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import NEVER, Plan
@@ -85,6 +85,9 @@ class Program(Protocol):
     def evaluate(self, episodes: int, stop: Callable[[], bool] = ...) -> Evaluation | None:
         """Play some episodes by every lane's present networks, without exploration; None if `stop` returned True."""
 
+    def diagnose(self) -> dict[str, np.ndarray]:
+        """What each lane's learning looks like now, by the names of `diagnostics.py`. Nothing is changed by it."""
+
     def state(self) -> State:
         """All lanes, for a checkpoint."""
 
@@ -99,6 +102,9 @@ class Program(Protocol):
 
     def restore(self, state: State, t: int, journal: Mapping[str, np.ndarray]) -> list[str]:
         """Go on from a checkpoint made at step t. The notes returned name what could not be restored."""
+
+    def notes(self) -> list[str]:
+        """What was odd about the environments so far, but no reason to stop."""
 
     def close(self) -> None:
         """Close the environments."""
@@ -143,6 +149,12 @@ def with_lanes(shape: Tree, lanes: int) -> Tree:
 def networks(tasks: Task, lanes: Lane) -> Networks:
     """What each lane would act by if it were evaluated now."""
     return jax.vmap(loop.learned)(tasks, lanes)
+
+
+@jax.jit
+def diagnose(tasks: Task, lanes: Lane, t: Int[Array, ""]) -> dict[str, Array]:
+    """What each lane's learning looks like at clock t."""
+    return jax.vmap(diagnostics.measure, (0, 0, None))(tasks, lanes, t)
 
 
 def finite(lanes: Lane) -> Bool[Array, " lanes"]:

@@ -19,6 +19,7 @@ from tenuto.envs.gym.vector import EVALUATING, TRAINING, PerLane
 from tenuto.replay import Replay
 from tenuto.runs import folders, runner, storage
 from tenuto.runs.jobs import Given, Job, job_for
+from tenuto.runs.records import PER_CHUNK
 from tenuto.trainers import host
 from tenuto.trainers.program import Chunk
 
@@ -139,12 +140,17 @@ def clock_of(folder: Path) -> int:
     return storage.load(folder / "checkpoint.npz")[1]["t"]
 
 
+def but_of_chunks(kept: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Records without what is known of each chunk."""
+    return {name: array for name, array in kept.items() if name != "clock" and not name.startswith(PER_CHUNK)}
+
+
 def outcome(folder: Path) -> dict[str, np.ndarray]:
-    """What a finished run leaves, but for the clocks at which its chunks happened to end."""
+    """What a finished run leaves, but for what is known of its chunks, which end where they happen to."""
     kept = folders.read_records(folder).arrays()
     networks, _, _ = storage.load(folder / "networks.npz")
     best = storage.load(folder / "best.npz")[0] if (folder / "best.npz").exists() else {}
-    kept = {name: array for name, array in kept.items() if name != "clock"}
+    kept = but_of_chunks(kept)
     return kept | networks | {f"best {name}": array for name, array in best.items()}
 
 

@@ -39,6 +39,13 @@ class MDP(NamedTuple):
     reward: np.ndarray
     ends: np.ndarray
     gamma: float
+    price: float = 0.0  # of a decision
+    duration: Any = 1.0  # of each step
+    least: int = 1  # length that may be decided
+
+    @property
+    def discount(self) -> Any:
+        return self.gamma**self.duration
 
 
 @st.composite
@@ -76,7 +83,7 @@ def option_value(mdp: MDP, value: np.ndarray, length: int, lasting: int = 0) -> 
         goes_on = ~mdp.ends
         counted = goes_on if step < lasting else np.ones_like(goes_on)
         later = chance[mdp.to, action] * goes_on + (counted & mdp.ends)
-        total = (counted * mdp.reward * later + mdp.gamma * goes_on * total[mdp.to, action]).mean(2)
+        total = (counted * mdp.reward * later + mdp.discount * goes_on * total[mdp.to, action]).mean(2)
         chance = (counted * later).mean(2)
     return np.where(chance > 0, total / np.maximum(chance, 1e-9), NEVER)
 
@@ -85,7 +92,8 @@ def option_values(mdp: MDP, value: np.ndarray, lengths: tuple[int, ...]) -> np.n
     """(states, actions, lengths): what the samples of each length are worth on average. A span that the MDP's end cut
     is a sample of the shortest length that it fits, so those of a length lasted longer than the length before."""
     before = (0, *lengths[:-1])
-    return np.stack([option_value(mdp, value, *pair) for pair in zip(lengths, before, strict=True)], axis=2)
+    found = np.stack([option_value(mdp, value, *pair) for pair in zip(lengths, before, strict=True)], axis=2)
+    return np.where(found == NEVER, NEVER, found - mdp.price)
 
 
 def best_values(mdp: MDP, lengths: tuple[int, ...]) -> np.ndarray:
@@ -95,6 +103,17 @@ def best_values(mdp: MDP, lengths: tuple[int, ...]) -> np.ndarray:
         new = option_values(mdp, value, lengths).max((1, 2))
         value, change = new, np.abs(new - value).max()
     return value
+
+
+def best_held(mdp: MDP) -> tuple[np.ndarray, np.ndarray]:
+    """What states are worth, and what actions are (states, actions), if each is held for the best of the lengths that
+    may be decided: from `least` to J."""
+    value, change = np.zeros(STATES), 1.0
+    while change > 1e-12:
+        each = [option_value(mdp, value, length) - mdp.price for length in range(mdp.least, J + 1)]
+        new = np.max(each, axis=0)
+        value, change = new.max(1), np.abs(new.max(1) - value).max()
+    return value, new
 
 
 # --- all experience --------------------------------------------------------------------------------------------
@@ -111,6 +130,7 @@ class Steps(NamedTuple):
     after: Any
     terminated: Any
     truncated: Any
+    duration: Any
 
 
 def walk(mdp: MDP, state: int, action: int, length: int, outcomes: tuple[int, ...]) -> list[Steps]:
@@ -119,9 +139,9 @@ def walk(mdp: MDP, state: int, action: int, length: int, outcomes: tuple[int, ..
     for done, outcome in enumerate(outcomes, 1):
         at = state, action, outcome
         state, over = int(mdp.to[at]), bool(mdp.ends[at])
-        rows.append(
-            Steps(at[0], action, length, done, float(mdp.reward[at]), state, over, truncated=done == len(outcomes))
-        )
+        took = float(np.broadcast_to(mdp.duration, mdp.to.shape)[at])
+        cut = done == len(outcomes)
+        rows.append(Steps(at[0], action, length, done, float(mdp.reward[at]), state, over, cut, took))
         if over:
             break
     return rows
@@ -163,7 +183,7 @@ def told(replay: Replay, steps: Steps) -> Replay:
     def one(replay: Replay, row: Any) -> tuple[Replay, None]:
         t, now = row
         option = Option(now.action, now.action, now.length, now.done)
-        step = TimeStep(now.after, now.reward, now.terminated, now.truncated)
+        step = TimeStep(now.after, now.reward, now.terminated, now.truncated, now.duration)
         return replay.add(t, now.before, option, step), None
 
     return jax.lax.scan(one, replay, (jnp.arange(STEPS), steps))[0]
@@ -192,6 +212,7 @@ class Table(AbstractSpec):
     """States as whole numbers. Nobody walks here: what there is to remember is told."""
 
     space: AbstractSpace = Discrete(ACTIONS)
+    durations: bool = eqx.field(static=True, default=False)
 
     @property
     def actions(self) -> AbstractSpace:
@@ -215,9 +236,9 @@ class Table(AbstractSpec):
         return jnp.int32(0)
 
 
-def tabular(agent: Agent, gamma: float, env: Table = Table()) -> Task:
-    plan = Plan(gamma=gamma, batch=SPANS, extension_batch=SPANS, capacity=SPANS, target=Polyak(0.5))
-    return Task(agent, env, plan)
+def tabular(agent: Agent, gamma: float, env: Table = Table(), price: float | None = None) -> Task:
+    sizes = {"batch": SPANS, "extension_batch": SPANS, "capacity": SPANS}
+    return Task(agent, env, Plan(gamma=gamma, decision_price=price, target=Polyak(0.5), **sizes))
 
 
 def remembering(task: Task, told_of: Iterable[list[Steps]]) -> tuple[Lane, int]:
@@ -226,7 +247,7 @@ def remembering(task: Task, told_of: Iterable[list[Steps]]) -> tuple[Lane, int]:
     lane = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
     rows = [row for episode in told_of for row in episode]
     padded = rows + [rows[0]] * (STEPS - len(rows))  # after the clock: nobody knows them
-    kinds = (np.int32, np.int32, np.int32, np.int32, np.float32, np.int32, bool, bool)
+    kinds = (np.int32, np.int32, np.int32, np.int32, np.float32, np.int32, bool, bool, np.float32)
     steps = Steps(*(np.array(x, kind) for x, kind in zip(zip(*padded, strict=True), kinds, strict=True)))
     ring = lane.replay.choice
     choices = steps.action.reshape(-1, *[1] * (ring.ndim - 1)).astype(ring.dtype)

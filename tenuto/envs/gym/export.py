@@ -36,7 +36,7 @@ class CompiledEnv(gymnasium.Env):
 
     def __init__(self, env: AbstractEnv, render_mode: str | None = None):
         modes = self.metadata["render_modes"] if hasattr(env, "render") else []
-        self.metadata = self.metadata | {"render_modes": modes}
+        self.metadata = self.metadata | {"render_modes": modes, "durations": env.durations}
         if render_mode is not None and render_mode not in modes:
             can = f"use {' or '.join(modes)}" if modes else "it cannot be drawn"
             raise UserError(f"unknown render mode '{render_mode}' for {type(env).__name__}: {can}")
@@ -60,7 +60,8 @@ class CompiledEnv(gymnasium.Env):
             raise UserError(f"{action!r} is not an action of {self.action_space}")
         array = np.asarray(action, np.int32 if isinstance(self.action_space, theirs.Discrete) else np.float32)
         self._state, seen = _step(self.env_core, self._state, array, self._key())
-        return self._observation(seen.obs), float(seen.reward), bool(seen.terminated), bool(seen.truncated), {}
+        info = {"duration": float(seen.duration)} if self.env_core.durations else {}
+        return self._observation(seen.obs), float(seen.reward), bool(seen.terminated), bool(seen.truncated), info
 
     def render(self) -> str | np.ndarray | None:
         return self.env_core.render(self._state, self.render_mode) if self.render_mode else None  # type: ignore[attr-defined]

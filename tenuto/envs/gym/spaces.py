@@ -1,10 +1,11 @@
 """Gymnasium's spaces as ours: observations as replay stores and networks read them, actions as an environment takes
 them."""
 
+import contextlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -21,11 +22,17 @@ from tenuto.spaces import AbstractSpace
 from tenuto.types import ObsSize
 
 WIDEST = 1000.0  # numbers whose bounds are farther apart are taken for unbounded, and not scaled
+OLD_GYM = (
+    "is an environment of the old package gym: let it inherit from gymnasium.Env, or after `pip install "
+    "'shimmy[gym-v26]'` (gym-v21 for gym before 0.26) pass `lambda: gymnasium.make('GymV26Environment-v0', env=env)`"
+)
 LARGEST = 1_000_000  # numbers in a flattened observation
 LARGEST_FLAT_IMAGE = 1024  # numbers of an image that is flattened with the other parts of a Dict or Tuple
 LEAST_SIDE = 5  # pixels of an image; one with a shorter side is read as a vector
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
+LOOKS = 1000  # observations that are compared with their bounds
 LIMITS = ("_max_episode_steps", "max_episode_steps", "max_steps")  # attributes with the most steps of an episode
+SECONDS = ("dt", "tau")  # attributes with the seconds of a step
 SKIPS = ("num_repeats", "frame_skip", "_skip", "_frameskip", "frameskip")  # attributes with the frames of a step
 Spelled = dict[str, Any]  # a space in JSON
 AnyEnv = gymnasium.Env | gymnasium.vector.VectorEnv
@@ -46,6 +53,7 @@ class GymSpec(AbstractSpec):
     shift: Float[np.ndarray, " size"] = eqx.field(converter=lambda x: np.asarray(x, np.float32))
     spaces: str = eqx.field(static=True)  # the environment's own, spelled out: a policy can be used without it
     frames: tuple[int, int] = eqx.field(static=True, default=(1, 1))  # least and most that a step plays, where known
+    durations: bool = eqx.field(static=True, default=False)  # whether each step says in `info` how much time it took
 
     @property
     def actions(self) -> AbstractSpace:
@@ -71,6 +79,11 @@ class GymSpec(AbstractSpec):
         return jnp.int32(0)
 
 
+def is_of_old_gym(env: Any) -> bool:
+    """Whether an object is an environment of the package gym, which gymnasium has taken the place of."""
+    return any(kind.__module__.partition(".")[0] == "gym" for kind in type(env).__mro__)
+
+
 class Codec:
     """Between one environment and the loop. `scale`: whether bounded numbers are scaled to -1..1 for the networks."""
 
@@ -81,9 +94,13 @@ class Codec:
         name: str,
         scale: bool = True,
         frames: tuple[int, int] = (1, 1),
+        durations: bool = False,
     ):
         self.name, self.observations = name, observations
         self.limited = True  # whether episodes have a time limit, as far as is known
+        self.notes: list[str] = []  # for the user: what was odd, but no reason to stop
+        self._looks = LOOKS if isinstance(observations, theirs.Box) else 0
+        self.dt: float | None = None  # the seconds of a step, where known
         self.convert, shape, dtype, size, bounds = _reader(observations, name)
         ours, self.action = actions_of(actions, name)
         low, high = bounds
@@ -102,6 +119,7 @@ class Codec:
                 shift=shift,
                 spaces=json.dumps([spell_space(observations), spell_space(actions)]),
                 frames=frames,
+                durations=durations,
             )
 
     @classmethod
@@ -111,12 +129,16 @@ class Codec:
         names = ("single_observation_space", "single_action_space") if vector else ("observation_space", "action_space")
         for attribute in names:
             if not isinstance(getattr(env, attribute, None), theirs.Space):
+                if is_of_old_gym(env):
+                    raise UserError(f"{name} {OLD_GYM}")
                 raise UserError(
                     f"{name} has no {attribute}: an environment must follow Gymnasium's API (gymnasium.Env) and set "
                     "its spaces in __init__; gymnasium.utils.env_checker.check_env finds what else is wrong"
                 )
-        codec = cls(getattr(env, names[0]), getattr(env, names[1]), name, scale, frames_per_step(env))
-        codec.limited = has_time_limit(env)
+        durations = bool((getattr(env, "metadata", None) or {}).get("durations"))
+        spaces = getattr(env, names[0]), getattr(env, names[1])
+        codec = cls(*spaces, name, scale, frames_per_step(env), durations)
+        codec.limited, codec.dt = has_time_limit(env), seconds_per_step(env)
         return codec
 
     @classmethod
@@ -150,11 +172,32 @@ class Codec:
             why = f"{type(problem).__name__}: {problem}"
             raise ValueError(f"the observation {_short(obs)} does not fit the observation space ({why})") from None
         if array.shape != self.spec.shape:
-            raise ValueError(f"the observation has shape {np.shape(obs)}, which its observation space does not allow")
+            wanted = getattr(self.observations, "shape", None)
+            expected = "" if wanted is None else f": it must be {wanted}"
+            raise ValueError(
+                f"the observation has shape {np.shape(obs)}, which its observation space does not allow{expected}"
+            )
+        if self._looks:
+            self._look(obs)
         if array.dtype == np.float32 and not np.isfinite(array).all():
             flat = int(np.argmin(np.isfinite(array)))
             raise ValueError(f"the observation is not finite: number {flat} of it is {array.flat[flat]}")
         return array
+
+    def _look(self, obs: Any) -> None:
+        """Note the first observation outside of its bounds, of the first few only: to look takes time."""
+        self._looks -= 1
+        assert isinstance(self.observations, theirs.Box)
+        low, high, seen = self.observations.low, self.observations.high, np.asarray(obs)
+        if (outside := (seen < low) | (seen > high)).any():
+            first = np.unravel_index(int(np.argmax(outside)), outside.shape)
+            where = list(map(int, first)) if len(first) != 1 else int(first[0])
+            self.notes.append(
+                f"{self.name} shows observations outside of its observation space: number {where} was {seen[first]:g}, "
+                f"and its bounds are {low[first]:g} and {high[first]:g}. Networks read it all the same; bounds that "
+                "hold make better use of them."
+            )
+            self._looks = 0
 
 
 Reader = tuple[
@@ -236,24 +279,27 @@ def _image_reader(space: theirs.Space) -> Reader | None:
     if not (isinstance(space, theirs.Box) and space.dtype == np.uint8 and 2 <= len(space.shape) <= 4):
         return None
     expected = space.shape
-
-    def channels_last(image: np.ndarray) -> np.ndarray:
-        if image.ndim == 2:
-            return image[..., None]
-        if image.ndim == 4:  # (time, height, width, channels)
-            image = np.moveaxis(image, 0, -1)
-            return image.reshape(*image.shape[:2], -1)
-        return np.moveaxis(image, 0, -1) if expected[0] < min(expected[1:]) else image
+    axes = axes_of_image(expected)
+    high, wide = (expected[axis] for axis in axes[:2])
+    if min(high, wide) < LEAST_SIDE:
+        return None
+    shape = high, wide, math.prod(expected) // (high * wide)
 
     def read(obs: Any) -> np.ndarray:
         array = _cast(obs, "uint8")
-        return channels_last(array) if array.shape == expected else array[None, None]
+        return array.transpose(axes).reshape(shape) if array.shape == expected else array[None, None]
 
-    shape = channels_last(np.zeros(expected, np.uint8)).shape
-    if min(shape[:2]) < LEAST_SIDE:
-        return None
     brightest = np.asarray(max(1, int(np.max(space.high))), np.float32)
-    return read, shape, "uint8", (shape[0], shape[1], shape[2]), (np.float32(0) * brightest, brightest)
+    return read, shape, "uint8", shape, (np.float32(0) * brightest, brightest)
+
+
+def axes_of_image(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of an image, its height first, then its width, then its channels, if it has any."""
+    if len(shape) == 4:  # (time, height, width, channels)
+        return 1, 2, 3, 0
+    if len(shape) == 3 and shape[0] < min(shape[1:]):
+        return 1, 2, 0
+    return tuple(range(len(shape)))
 
 
 def _refuse_others(space: theirs.Space, name: str) -> None:
@@ -351,10 +397,26 @@ def read_space(spelled: Spelled) -> theirs.Space:
     return kinds[kind](**words)
 
 
+def seconds_per_step(env: AnyEnv) -> float | None:
+    """The seconds of a step, where the environment has them and its wrappers repeat actions a fixed number of times."""
+    *wrappers, inner = _layers(env)
+    least, most = _frames(wrappers)
+    for name in SECONDS:
+        with contextlib.suppress(Exception):  # a property, of code that is not ours
+            seconds = float(getattr(inner, name))
+            if least == most and 0 < seconds < math.inf:
+                return seconds * least
+    return None
+
+
 def frames_per_step(env: AnyEnv) -> tuple[int, int]:
     """The least and the most frames that a step plays, by the attributes of the environment and its wrappers."""
+    return _frames(_layers(env))
+
+
+def _frames(layers: Iterable[object]) -> tuple[int, int]:
     least = most = 1
-    for layer in _layers(env):
+    for layer in layers:
         skips = [inspect.getattr_static(layer, name, None) for name in SKIPS]
         skip = next((x for x in skips if _is_count(x) or (isinstance(x, tuple) and len(x) == 2)), 1)
         low, high = (skip[0], skip[1] - 1) if isinstance(skip, tuple) else (skip, skip)  # a pair: drawn at each step

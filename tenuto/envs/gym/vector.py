@@ -21,6 +21,10 @@ from tenuto.errors import UserError
 TRAINING, EVALUATING, SHOWING = 0, 1, 2  # what an episode is for: it has a part in the episode's seed
 LONGEST_EPISODE = 10_000  # steps of an evaluation: a greedy policy may never come to an end
 SHORTEST_CUT = 500  # steps at least, wherever an episode without a time limit is cut in an evaluation
+# The API of the package gym, which gymnasium's has taken the place of.
+FOUR = "expected 5, got 4"  # how Python tells that a step gave too few values
+OLD_STEP = ": in gymnasium's API step() returns (observation, reward, terminated, truncated, info)"
+OLD_RESET = ": in gymnasium's API it takes seed= and options=, and returns (observation, info)"
 LONGEST_MEMORY = 200_000  # actions of the running episode that are kept for a checkpoint
 
 
@@ -32,12 +36,14 @@ class Observed(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     fresh: np.ndarray  # to act on next: the first one of the next episode where that ended, else `obs`
+    duration: np.ndarray | None = None  # that the step took; None where all take 1
 
 
 class AbstractVectorEnv(ABC):
     """One environment per lane. Actions are sent, and their results received later: the caller may compute between."""
 
     _sent: np.ndarray | None = None
+    notes: Sequence[str] = ()  # for the user: what was odd so far, but no reason to stop
 
     @property
     def longest_episode(self) -> int:
@@ -109,6 +115,7 @@ class PerLane(AbstractVectorEnv):
     ):
         self._codec, self._seeds, self._stream, self._longest = codec, list(seeds), stream, longest
         self._envs: list[gymnasium.Env] = []
+        self.notes = codec.notes
         try:
             for _ in seeds:
                 self._envs.append(make())
@@ -128,17 +135,21 @@ class PerLane(AbstractVectorEnv):
         obs = np.zeros((num, *spec.shape), spec.dtype)
         reward = np.zeros(num, np.float32)
         terminated, truncated = np.zeros(num, bool), np.zeros(num, bool)
+        duration = np.ones(num, np.float32) if spec.durations else None
         converted = [self._codec.action(action) for action in actions]
         copies = [action.copy() for action in converted]  # an environment may change its copy
         for lane, env in enumerate(self._envs):
             if active is not None and not active[lane]:
                 continue
             try:
-                seen, gain, terminated[lane], truncated[lane], _ = env.step(copies[lane])
+                seen, gain, terminated[lane], truncated[lane], info = env.step(copies[lane])
             except Exception as problem:
-                raise LaneError(lane, _describe("step()", problem, f"action {converted[lane]!r}")) from problem
+                told = _describe("step()", problem, f"action {converted[lane]!r}")
+                raise LaneError(lane, told + (OLD_STEP if FOUR in str(problem) else "")) from problem
             obs[lane] = self._read(lane, seen)
             reward[lane] = _number(lane, gain)
+            if duration is not None:
+                duration[lane] = _duration(lane, info.get("duration"))
         if self._longest is not None:
             last = [len(taken or ()) + 1 >= self._longest for taken in self._taken]
             truncated |= np.asarray(last) & ~terminated & (active if active is not None else True)
@@ -157,7 +168,7 @@ class PerLane(AbstractVectorEnv):
                 taken.append(converted[lane])
                 if len(taken) > LONGEST_MEMORY:
                     self._taken[lane] = None
-        return Observed(obs, reward, terminated, truncated, fresh)
+        return Observed(obs, reward, terminated, truncated, fresh, duration)
 
     def journal(self) -> dict[str, np.ndarray]:
         """What brings every lane back to where it is: the episode it is in and the actions taken in it."""
@@ -205,10 +216,13 @@ class PerLane(AbstractVectorEnv):
     def _begin(self, lane: int, episode: int) -> np.ndarray:
         try:
             try:
-                raw, _ = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
+                found: Any = self._envs[lane].reset(seed=episode_seed(self._seeds[lane], self._stream, episode))
             except Exception as problem:
-                raise LaneError(lane, _describe("reset(seed=...)", problem)) from problem
-            return self._read(lane, raw)
+                told = _describe("reset(seed=...)", problem)
+                raise LaneError(lane, told + (OLD_RESET if "argument 'seed'" in str(problem) else "")) from problem
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise LaneError(lane, f"reset() returned {type(found).__name__}{OLD_RESET}")
+            return self._read(lane, found[0])
         except LaneError as problem:
             problem.episode = episode
             raise
@@ -247,7 +261,7 @@ class NativeVector(AbstractUnsaved):
         self, make: Callable[[int], gymnasium.vector.VectorEnv], codec: Codec, seeds: Sequence[int], stream: int
     ):
         super().__init__(seeds, stream)
-        self._codec = codec
+        self._codec, self.notes = codec, codec.notes
         self._envs = make(len(seeds))
         modes = gymnasium.vector.AutoresetMode
         self._mode = self._envs.metadata.get("autoreset_mode")
@@ -295,7 +309,15 @@ class NativeVector(AbstractUnsaved):
             except Exception as problem:
                 raise LaneError(None, _describe("reset()", problem)) from problem
             fresh = np.where(over.reshape(-1, *[1] * (obs.ndim - 1)), self._read_all(began), obs)
-        return Observed(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh)
+        duration = self._durations(info, over) if self._codec.spec.durations else None
+        return Observed(obs, reward, np.array(terminated, bool), np.array(truncated, bool), fresh, duration)
+
+    def _durations(self, info: Mapping[str, Any], over: np.ndarray) -> np.ndarray:
+        """Of every lane's step; that of an episode's last one may be said in `final_info`."""
+        last = info.get("final_info") if over.any() and self._same_step else None
+        said = [(last if ended and isinstance(last, Mapping) else info).get("duration") for ended in over]
+        each = [None if number is None else number[lane] for lane, number in enumerate(said)]
+        return np.asarray([_duration(lane, number) for lane, number in enumerate(each)], np.float32)
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -314,11 +336,24 @@ class NativeVector(AbstractUnsaved):
 
 def _number(lane: int, gain: SupportsFloat) -> float:
     try:
-        number = float(gain)
+        number = float("no number" if isinstance(gain, str) else gain)
     except (TypeError, ValueError):
         raise LaneError(lane, f"the reward is {gain!r}, not a number") from None
     if not abs(number) <= np.finfo(np.float32).max:  # so that NaN is refused too
         raise LaneError(lane, f"the reward is {number}, not a finite number")
+    return number
+
+
+def _duration(lane: int, said: Any) -> float:
+    try:
+        number = float(said)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not 0 <= number <= np.finfo(np.float32).max:
+        raise LaneError(
+            lane,
+            f"info['duration'] is {said!r}, not a number from 0 up: its metadata promises a duration of every step",
+        )
     return number
 
 

@@ -38,7 +38,7 @@ function inspector() {
 function explained() {
   return el("p", { class: "quiet" }, "Every dot is what one head says holding the action for that many steps is worth. " +
     "The length decided is the one with the greatest mean + λ·spread: λ above 0 prefers lengths that the heads disagree on, " +
-    "λ below 0 avoids them. Arrow keys move from state to state.");
+    "λ below 0 avoids them. On a map, a dot stands where the agent decided, a line where it held its action. Arrow keys move from state to state.");
 }
 
 // Controls
@@ -319,8 +319,8 @@ function headViews(subject, tableOf, at, name) {
     const each = means.map((value, i) => ({ length: subject.lengths[i], value, low: value - spreads[i], high: value + spreads[i], score: scores[i] }));
     const dots = heads.flatMap((head) => head.map((value, i) => ({ length: subject.lengths[i], value })));
     return {
-      height: 260, marginLeft: 56, ariaLabel: `Option values of ${subject.title}`,
-      x: { label: "length", ticks: subject.lengths, tickFormat: "d", inset: 12 },
+      height: 266, marginLeft: 56, marginBottom: 40, ariaLabel: `Option values of ${subject.title}`,
+      x: { label: "length", ticks: subject.lengths, tickFormat: "d", inset: 12, labelAnchor: "center" },
       y: { label: "value", grid: true, ticks: 6, tickFormat: compact },
       marks: [
         Plot.ruleX([subject.lengths[best]], { stroke: "var(--focus)", strokeWidth: 12, strokeOpacity: 0.25 }),
@@ -341,9 +341,9 @@ function headViews(subject, tableOf, at, name) {
       el("th", { scope: "row" }, String(subject.lengths[i])), [value, spreads[i], scores[i], exact.length ? exact[i].value : null]
         .map((number) => el("td", {}, spell(number, 4))))));
   });
+  const head = el("thead", {}, el("tr", {}, ["length", "mean", "spread", "mean + λ·spread", "exact"].map((text) => el("th", { scope: "col" }, text))));
   return el("div", { class: "heads" }, title, figure, el("details", {}, el("summary", {}, "The numbers"),
-    el("table", { class: "numbers" }, el("thead", {}, el("tr", {}, ["length", "mean", "spread", "mean + λ·spread", "exact"]
-      .map((text) => el("th", { scope: "col" }, text)))), body)));
+    el("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Option values of ${subject.title} as numbers` }, el("table", { class: "numbers" }, head, body))));
 }
 
 // What λ and training change
@@ -355,8 +355,8 @@ function sweepChart(subject, certain) {
       return { lam, y: way ? way.decisions : average(subject, snapshotOf(subject), lam).length, total: way ? way.total : null };
     });
     return {
-      height: 190, marginLeft: 44, ariaLabel: `Over λ: ${subject.title}`,
-      x: { label: "λ", ticks: 7 }, y: { label: certain ? "decisions" : "length", grid: true, ticks: 4, zero: certain },
+      height: 196, marginLeft: 44, marginBottom: 40, ariaLabel: `Over λ: ${subject.title}`,
+      x: { label: "λ", ticks: 7, labelAnchor: "center" }, y: { label: certain ? "decisions" : "length", grid: true, ticks: 4, zero: certain },
       marks: [
         Plot.line(rows, { x: "lam", y: "y", stroke: "var(--series-0)", strokeWidth: 2, curve: "step" }),
         Plot.dot(rows.filter((row) => row.total !== null), {
@@ -371,21 +371,24 @@ function sweepChart(subject, certain) {
 }
 
 function trainingChart(subject) {
-  return living({ title: "Over training: mean over states, for the option decided" }, () => {
-    const each = subject.times.map((t, k) => ({ t, spread: average(subject, k, now.lam).spread, error: averageError(subject, k, now.lam) }));
-    const drawn = [["spread", "var(--series-0)"], ["error", "var(--series-1)"]].filter(([name]) => each[0][name] !== null);
+  const measures = {
+    spread: subject.table.heads > 1 ? (k) => average(subject, k, now.lam).spread : null,
+    error: subject.exactValues ? (k) => averageError(subject, k, now.lam) : null,
+  };
+  const drawn = Object.entries(measures).filter(([, measure]) => measure);
+  if (!drawn.length) return null;
+  const figure = living({ title: "Over training: mean over states, for the option decided" }, () => {
+    const rows = drawn.map(([, measure]) => subject.times.map((t, k) => ({ t, y: measure(k) })));
     return {
-      height: 190, marginLeft: 56, ariaLabel: `Over training: ${subject.title}`,
-      x: { label: "steps", tickFormat: compact, ticks: 5 }, y: { label: drawn.map(([name]) => name).join(", "), grid: true, ticks: 4, zero: true },
+      height: 196, marginLeft: 56, marginBottom: 40, ariaLabel: `Over training: ${subject.title}`,
+      x: { label: "steps", tickFormat: compact, ticks: 5, labelAnchor: "center" }, y: { label: drawn.map(([name]) => name).join(", "), grid: true, ticks: 4, zero: true },
       marks: [
-        ...drawn.flatMap(([name, stroke]) => [
-          Plot.line(each, { x: "t", y: name, stroke, strokeWidth: 2 }),
-          Plot.text(each.slice(-1), { x: "t", y: name, text: () => name, textAnchor: "end", dy: -8, fill: stroke }),
-        ]),
+        ...rows.map((each, i) => Plot.line(each, { x: "t", y: "y", stroke: colourOf(i), strokeWidth: 2 })),
         Plot.ruleX([subject.times[snapshotOf(subject)]], { stroke: "var(--focus)", strokeWidth: 2 }),
       ],
     };
   });
+  return el("div", {}, figure, legend(drawn.map(([name]) => (name === "error" ? "distance of the mean from the exact value" : name))));
 }
 
 // Episodes that were recorded

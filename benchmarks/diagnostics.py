@@ -1,0 +1,78 @@
+"""How much time do diagnostics take? Chunks of training, each followed by its diagnosis, timed apart in one process.
+
+    python benchmarks/diagnostics.py                       # the last line is one JSON object
+    python benchmarks/diagnostics.py >> results/benchmarks/diagnostics_cpu.jsonl
+
+`share` is the time of diagnoses over that of the chunks before them. Chunks are as long as in runs, and all that is
+compiled is compiled before.
+"""
+
+import json
+import os
+import statistics
+import time
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import jax
+import tyro
+
+import tenuto
+from tenuto.runs.jobs import Job, job_for
+from tenuto.runs.runner import CHUNK_ON_HOST, CHUNK_STEPS, open_program, rounds_per_chunk
+from tenuto.trainers.devices import start_jax
+
+JOBS: dict[str, dict[str, Any]] = {
+    "chain": {"env": "chain-50", "agent": "ute", "seeds": 20},
+    "lava": {"env": "lava-bridge", "agent": "ute", "seeds": 20},
+    "lava, one lane": {"env": "lava-bridge", "agent": "ute", "seeds": 1},
+    "pendulum": {"env": "pendulum-v1", "agent": "ute-ddpg", "seeds": 3},
+    "cartpole": {"env": "CartPole-v1", "agent": "ute", "seeds": 5, "steps": 50_000},
+}
+
+
+@dataclass
+class Options:
+    runs: list[str] = field(default_factory=lambda: [*JOBS])
+    """Which runs to time."""
+    chunks: int = 10
+    """Chunks of each run."""
+
+
+def measure(job: Job, chunks: int) -> dict[str, float]:
+    """Seconds of a chunk and of a diagnosis, and their ratio over all chunks."""
+    program = open_program(job, jax.local_devices())
+    most = CHUNK_ON_HOST if job.on_host else CHUNK_STEPS
+    rounds = rounds_per_chunk(program.learn_every, job.request.episodes, most_steps=most)
+    program.begin()
+    while program.t <= program.first_update:
+        program.advance(rounds)
+    program.advance(rounds)
+    program.diagnose()
+    training, looking = [], []
+    for _ in range(chunks):
+        began = time.perf_counter()
+        program.advance(rounds)
+        between = time.perf_counter()
+        program.diagnose()
+        training.append(between - began)
+        looking.append(time.perf_counter() - between)
+    program.close()
+    return {
+        "share": round(sum(looking) / sum(training), 5),
+        "chunk_s": round(statistics.median(training), 4),
+        "diagnosis_s": round(statistics.median(looking), 5),
+    }
+
+
+def main(options: Options) -> None:
+    start_jax()
+    found = {name: measure(job_for(**JOBS[name]), options.chunks) for name in options.runs}
+    device = {"device": jax.local_devices()[0].device_kind, "cores": os.cpu_count()}
+    versions = {"jax": jax.__version__, "tenuto": tenuto.__version__}
+    print(json.dumps({"date": date.today().isoformat(), **device, "runs": found, **versions}))
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
