@@ -500,6 +500,15 @@ def test_the_seconds_to_the_first_number_and_the_speed_on_minatar_are_those_kept
     assert f"are {ddqn['times_torch_per_core']} times as fast as" in said
 
 
+def test_the_seconds_of_a_fresh_install_are_those_kept():
+    kept = json.loads((ROOT / "results" / "benchmarks" / "fresh_install_cpu.jsonl").read_text())
+    said = SPEED.split("## A fresh install")[1].split("##")[0]
+    rows = re.findall(r"^\| .+ \| ([\d.]+) \| ([\d.]*) ?\|$", said, re.MULTILINE)
+    stages = [(str(kept["seconds"][stage]), str(kept["cpu_seconds"][stage])) for stage in kept["seconds"]]
+    assert rows == [*stages, (str(kept["first_result"]), "")]
+    assert f"(load {kept['load']})" in said
+
+
 def test_what_is_said_of_minatar_is_what_is_kept():
     found = json.loads((ROOT / "results" / "minatar" / "cells.json").read_text())
     cells = {(cell["table"], cell["row"], cell["column"]): cell for cell in found}
