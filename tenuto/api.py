@@ -298,7 +298,7 @@ def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None
 
 
 def _job(call: Call) -> Job:
-    label, given = _environment(call.env)
+    label, given = environment_of(call.env)
     given = dataclasses.replace(given, unlimited=call.i_know)
     agent = call.agent
     if isinstance(agent, Agent):
@@ -343,7 +343,7 @@ def _do(job: Job, folder: Path, call: "Call | Longer") -> Job:
     return job
 
 
-def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
+def environment_of(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
     """The environment's name in the job, and what the name alone does not give."""
     if isinstance(env, str):
         return env, Given()

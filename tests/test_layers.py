@@ -24,7 +24,7 @@ LAYERS = (  # from the ground up; modules of one layer may import one another
     "trainers",
     "runs",
     "policy export numpy_policy play insight report console wrappers sb3 engines",
-    "api experiments sweeps",
+    "api checks experiments sweeps",
     "pages",
     "cli",
 )
