@@ -153,9 +153,10 @@ class Resume:
 
 @dataclasses.dataclass
 class Eval:
-    """Let the policies of a finished run play without exploration, and film an episode.
+    """Let the policies of a finished run play without exploration, film an episode, or keep them as a dataset.
 
     Example: tenuto eval runs/cartpole --episodes 20 --video cartpole.mp4
+    Example: tenuto eval runs/cartpole --episodes 100 --record episodes.npz
     """
 
     does: ClassVar[str] = "tenuto.cli.train:evaluate"
@@ -168,6 +169,8 @@ class Eval:
     """Only this lane, counted from 0; by default all."""
     best: bool = False
     """Play by each lane's networks as of its best evaluation, in place of its last ones."""
+    record: Path | None = None
+    """Write the episodes to an .npz, a row for each step: observations, actions, rewards, lengths decided."""
     video: Path | None = None
     """Film one episode of the best of these lanes: an .mp4 or a .gif (`tenuto doctor` says what to install)."""
     trust: bool = False
