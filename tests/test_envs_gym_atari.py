@@ -44,8 +44,9 @@ def played(spec: Atari, actions: np.ndarray, seeds: Sequence[int] = (0, 1), purp
     first = crowd.reset()
     seen = [crowd.step(row) for row in actions]
     crowd.close()
-    columns = list(zip(*seen, strict=True))[1:]  # but the screen after an episode's end, which is not kept
-    reward, terminated, truncated, screens = map(np.array, columns)
+    reward, terminated, truncated, screens = (  # but the screen after an episode's end, which is not kept
+        np.array([getattr(step, name) for step in seen]) for name in ("reward", "terminated", "truncated", "fresh")
+    )
     told = map(np.array, (crowd.lives, crowd.frames, crowd.games_over))
     return Played(first, screens, reward, terminated, truncated, *told)
 
