@@ -69,6 +69,28 @@ def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out.strip()
 
 
+NOTEBOOK = json.loads((ROOT / "examples" / "tour.ipynb").read_text())
+CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.usefixtures("short")
+def test_the_cells_of_the_notebook_run_in_their_order(capsys: pytest.CaptureFixture[str]):
+    names: dict[str, Any] = {"__name__": "a_notebook"}
+    for cell in CODE:
+        exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    said = capsys.readouterr().out
+    assert "CartPole-v1: agents can be trained on it" in said
+    assert re.search(r"^ddqn: return [\d.]+, 1\.00 decisions a step$", said, re.MULTILINE)
+
+
+def test_the_notebook_is_stored_as_it_was_before_it_ran():
+    assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 5)  # in which each cell has an id
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in CODE)
+    ids = [cell["id"] for cell in NOTEBOOK["cells"]]
+    assert len({*ids}) == len(ids)
+    assert all(re.fullmatch(r"[\w-]{1,64}", name) for name in ids)
+
+
 def test_commands_in_the_documents_are_commands(capsys: pytest.CaptureFixture[str]):
     """Each is read to its last flag, and not carried out."""
     blocks = [b for page in PAGES for b in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)]
