@@ -85,7 +85,7 @@ def test_what_is_missing_is_named_and_what_is_there_is_not(monkeypatch: pytest.M
     extras.demand("a figure", "plots")
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(UserError, match="^a film needs imageio_ffmpeg and PIL: <video>$"):
+    with pytest.raises(UserError, match=r"^a film needs imageio_ffmpeg and PIL: <video>$"):
         extras.demand("a film", "video")
 
 

@@ -238,6 +238,7 @@ CHANGES: dict[str, Any] = {
     "env": "chain-11",
     "agent": "ute-1step",
     "setting": "text",
+    "snapshots": 3,
     "seeds": 3,
     "first_seed": 1,
     "episodes": 101,

@@ -103,7 +103,7 @@ def test_fields_are_set_at_once_so_that_what_none_of_them_could_be_alone_is_no_e
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("plan.bath=3", ["unknown field 'plan.bath'", "'plan.batch'", "Plan has gamma, learning_rate"]),
+        ("plan.bath=3", ["unknown field 'plan.bath'", "'plan.batch'", "Plan has gamma, decision_price"]),
         ("agent.action.hiden=3", ["'agent.action.hidden'", "DoubleQ has hidden, init_weights, error"]),
         ("plan.batch.size=3", ["plan.batch is 64, which has no fields"]),
         ("env.size=3", ["'env.size' is no field", "plan.batch"]),
