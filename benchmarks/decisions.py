@@ -40,6 +40,12 @@ SEEN: dict[str, spaces.Space[Any]] = {
 ACTIONS = spaces.Discrete(6)
 AGENTS = "ddqn", "ute"
 DIFFERENT = 50  # observations that are decided in turn
+SPELLED = {
+    "jax": "`Policy.decide` (JAX)",
+    "numpy": "`numpy_policy`",
+    "onnxruntime": "ONNX Runtime",
+    "stable_baselines3": "Stable-Baselines3's DQN",
+}
 Decide = Callable[[Any], Any]
 
 
@@ -114,6 +120,15 @@ def measured(ways: dict[str, Decide], seen: spaces.Space[Any], options: Options)
     }
 
 
+def table(found: dict[str, dict[str, dict[str, float]]]) -> str:
+    """The medians and, in brackets, what 99 in 100 stay below, as the page docs/deploying.md shows them."""
+    rows = [f"| | {' | '.join(SPELLED.values())} |", f"|---|{'---:|' * len(SPELLED)}"]
+    for case, ways in found.items():
+        cells = [f"{ways[way]['median']:,g} ({ways[way]['p99']:,g})" if way in ways else "" for way in SPELLED]
+        rows.append(f"| {' | '.join([case, *cells])} |")
+    return "\n".join(rows)
+
+
 def installed(package: str) -> str | None:
     try:
         return version(package)
@@ -130,6 +145,7 @@ def main(options: Options) -> None:
                 ways = ours(agent, seen, Path(scratch)) | (theirs(name, seen) if agent == "ddqn" else {})
                 found[f"{agent}, {name}"] = measured(ways, seen, options)
                 print(f"{agent}, {name}: {found[f'{agent}, {name}']}", flush=True)
+    print(table(found))
     packages = ("jax", "numpy", "onnxruntime", "stable-baselines3", "torch")
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     about = {"name": "decisions", "date": date.today().isoformat(), "unit": "microseconds of one decision"}

@@ -40,8 +40,15 @@ def five_lines() -> str:
     return found[1]
 
 
+def cpu_seconds_so_far() -> float:
+    """Of all processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def main() -> None:
     seconds: dict[str, float] = {}
+    cpu_seconds: dict[str, float] = {}  # less than the others where a stage waits, or shares the machine
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         copy_sources(place / "source")
@@ -50,10 +57,11 @@ def main() -> None:
         env |= {"JAX_COMPILATION_CACHE_DIR": str(place / "cache"), "JAX_PLATFORMS": "cpu"}
 
         def run(stage: str, *words: str | Path) -> str:
-            began = time.perf_counter()
+            began, used = time.perf_counter(), cpu_seconds_so_far()
             said = subprocess.run(words, cwd=place, env=env, check=True, stdout=subprocess.PIPE, text=True).stdout
             seconds[stage] = round(time.perf_counter() - began, 1)
-            print(f"{stage}: {seconds[stage]} s", flush=True)
+            cpu_seconds[stage] = round(cpu_seconds_so_far() - used, 1)
+            print(f"{stage}: {seconds[stage]} s, {cpu_seconds[stage]} CPU s", flush=True)
             return said
 
         run("environment", sys.executable, "-m", "venv", "venv")
@@ -63,9 +71,11 @@ def main() -> None:
         print(run("five_lines", python, "five_lines.py"), end="")
         total = round(sum(seconds.values()), 1)
         tenuto, jax = subprocess.check_output([python, "-c", VERSIONS], cwd=place, env=env, text=True).split()
-    about = {"name": "fresh_install", "date": date.today().isoformat(), "seconds": seconds, "first_result": total}
+    about = {"name": "fresh_install", "date": date.today().isoformat(), "first_result": total}
+    found = {"seconds": seconds, "cpu_seconds": cpu_seconds}
     machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
-    print(json.dumps(about | machine | {"jax": jax, "tenuto": tenuto}))
+    load = {"load": round(os.getloadavg()[0], 1)}  # of the last minute, the five lines included
+    print(json.dumps(about | found | machine | load | {"jax": jax, "tenuto": tenuto}))
 
 
 if __name__ == "__main__":

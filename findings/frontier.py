@@ -1,7 +1,7 @@
 """Finding: a price of decisions draws the frontier of return against decisions, in one run per environment.
 
-The lanes of a run differ in the price and in their seed: a thermostat (`examples/thermostat.py`) and CartPole, with UTE
-in the setting `standard`. What counts are evaluations without exploration in the last third of a run.
+The lanes of a run differ in the price and in their seed: a thermostat and a tank (`examples/thermostat.py`, `tank.py`),
+with UTE in the setting `standard`. What counts are evaluations without exploration in the last third of a run.
 
     python findings/frontier.py --out results/findings      # minutes on one core; --runs keeps the runs
 
@@ -20,9 +20,8 @@ import tenuto
 from tenuto.report import frontier, stats
 
 ROOT = Path(__file__).parent.parent
-THERMOSTAT, CARTPOLE = "Thermostat", "CartPole-v1"
-PRICES = {THERMOSTAT: (0.0, 0.3, 1.0, 3.0, 10.0), CARTPOLE: (0.0, 0.03, 0.1, 0.3, 1.0)}
-LENGTHS = {THERMOSTAT: 20, CARTPOLE: 10}
+PRICES = {"Thermostat": (0.0, 0.3, 1.0, 3.0, 10.0), "Tank": (0.0, 0.03, 0.1, 0.3, 1.0)}
+MAX_LENGTH = 20
 
 
 @dataclass
@@ -38,18 +37,18 @@ class Options:
 
 
 def main(options: Options) -> None:
-    make = runpy.run_path(str(ROOT / "examples" / "thermostat.py"))[THERMOSTAT]
     panels, rows = {}, []
     print("| environment | price | return [95% interval] | decisions an episode [95% interval] |\n|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as scratch:
-        for name, env in {THERMOSTAT: make, CARTPOLE: CARTPOLE}.items():
+        for name, prices in PRICES.items():
+            env = runpy.run_path(str(ROOT / "examples" / f"{name.lower()}.py"))[name]
             run = tenuto.train(
                 env,
                 "ute",
                 steps=options.steps,
                 seeds=options.seeds,
-                decision_price=PRICES[name],
-                max_length=LENGTHS[name],
+                decision_price=prices,
+                max_length=MAX_LENGTH,
                 out=(options.runs or Path(scratch)) / name,
                 progress=False,
             )

@@ -14,6 +14,7 @@ from tenuto.envs.registry import LISTED
 if TYPE_CHECKING:
     from tenuto.agents import Agent
     from tenuto.api import Run, load, train
+    from tenuto.checks import check
     from tenuto.envs.gymnax import from_gymnax
     from tenuto.errors import UserError
     from tenuto.plan import Plan
@@ -35,6 +36,7 @@ __all__ = [
     "Run",
     "Threshold",
     "UserError",
+    "check",
     "compare",
     "from_gymnax",
     "load",
@@ -49,7 +51,7 @@ _HOMES = {
     **dict.fromkeys(("Threshold", "NoImprovement"), "tenuto.runs.stopping"),
     **{"AbstractTracker": "tenuto.runs.trackers", "Progress": "tenuto.runs.runner"},
     **{"make_train": "tenuto.trainers.compiled", "from_gymnax": "tenuto.envs.gymnax"},
-    **{"compare": "tenuto.report.comparison"},
+    **{"check": "tenuto.checks", "compare": "tenuto.report.comparison"},
 }
 
 # Our compiled environments, as Gymnasium's, and any other in wrappers; what they need is imported when one is made.

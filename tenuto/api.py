@@ -21,6 +21,7 @@ import gymnasium
 import jax
 from gymnasium.envs.registration import EnvSpec
 
+from tenuto import episodes as dataset
 from tenuto import play
 from tenuto.agents import Agent
 from tenuto.console import bars, say, show_progress, stop_on_ctrl_c
@@ -51,7 +52,7 @@ class Run(Sequence[Policy]):
 
     def __init__(self, folder: Path, given: Given = Given(), best: bool = False):
         self.folder = folders.done(folder)
-        self._given, self._source = given, self
+        self._given, self._source, self._best = given, self, best
         self._temporary: weakref.finalize | None = None  # removes the folder with the run
         self.job = folders.load_job(folder, given)
         self._networks = folders.read_networks(folder, self.job, best)
@@ -172,17 +173,35 @@ class Run(Sequence[Policy]):
         return pandas.DataFrame(self.to_rows(of))
 
     @in_python()
-    def evaluate(self, episodes: int = 10, env: Any = None) -> list[dict[str, Any]]:
+    def evaluate(self, episodes: int = 10, env: Any = None, record: Path | str | None = None) -> list[dict[str, Any]]:
         """Let each lane's policy play without exploration; for each lane its seed and swept values, and the mean
         `return`, `steps`, `decisions` and `mean_length` of its episodes. `env`: another environment with the same
-        spaces, as a Gymnasium id or a function that makes one; by default that of training."""
+        spaces, as a Gymnasium id or a function that makes one; by default that of training.
+        `record`: an .npz to write the episodes to, step by step; `tenuto.episodes.load` reads it."""
         if episodes < 1:
             raise UserError(f"an evaluation has 1 episode or more, not {episodes}")
-        found = []
+        if record is not None:
+            dataset.check(Path(record))
+        found, recorder = [], dataset.Recorder()
         for number, lane in enumerate(self.lanes):
             maker = play.maker_of(self.job, number) if env is None else play.maker_for(env)
-            found.append({"lane": number, **lane, **play.means(play.evaluate(self[number], maker, episodes))})
+            watch = play.look_away if record is None else recorder.lane(number, lane["seed"])
+            played = play.evaluate(self[number], maker, episodes, watch)
+            found.append({"lane": number, **lane, **play.means(played)})
+        if record is not None:
+            where = {} if env is None else {"played_in": env if isinstance(env, str) else type(env).__name__}
+            recorder.write(Path(record), self.about | where)
         return found
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a file of episodes says of the run that played them."""
+        job = self.job.to_json()
+        return {name: job[name] for name in ("env", "env_args", "agent", "setting")} | {
+            "folder": str(self.folder),
+            "networks": "best" if self._best else "last",
+            "lanes": list(self.lanes),
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -298,7 +317,7 @@ def load(folder: Path | str, agent: Agent | None = None, env: AbstractEnv | None
 
 
 def _job(call: Call) -> Job:
-    label, given = _environment(call.env)
+    label, given = environment_of(call.env)
     given = dataclasses.replace(given, unlimited=call.i_know)
     agent = call.agent
     if isinstance(agent, Agent):
@@ -343,7 +362,7 @@ def _do(job: Job, folder: Path, call: "Call | Longer") -> Job:
     return job
 
 
-def _environment(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
+def environment_of(env: Environment | Sequence[str]) -> tuple[str | tuple[str, ...], Given]:
     """The environment's name in the job, and what the name alone does not give."""
     if isinstance(env, str):
         return env, Given()

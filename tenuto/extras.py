@@ -57,10 +57,10 @@ def missing(what: str, extra: str, otherwise: str = "") -> UserError:
     return UserError(f"{what} needs {' and '.join(modules)}: {command(extra)}{otherwise}")
 
 
-def demand(what: str, extra: str, otherwise: str = "") -> None:
+def demand(what: str, extra: str) -> None:
     """Raise that error unless the extra is there: before work begins whose end needs it."""
     if not there(extra):
-        raise missing(what, extra, otherwise)
+        raise missing(what, extra)
 
 
 def command(extra: str = "") -> str:

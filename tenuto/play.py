@@ -44,6 +44,15 @@ class Moment(NamedTuple):
     length: int = 0  # that was decided for it
     done: int = 0  # steps of it executed so far
     reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False  # by the environment, or by the longest episode that is played
+
+
+Watch = Callable[[Moment], None]
+
+
+def look_away(now: Moment) -> None:
+    """Watch nothing."""
 
 
 def play(
@@ -52,7 +61,7 @@ def play(
     episodes: int,
     *,
     longest: int = 10_000,
-    watch: Callable[[Moment], None] = lambda moment: None,
+    watch: Watch = look_away,
 ) -> list[Played]:
     """Let a policy play in an environment, and `watch` every moment."""
     played, stepwise = [], policy.as_stepwise()
@@ -62,13 +71,15 @@ def play(
         total, steps, over = 0.0, 0, False
         lengths: list[int] = []
         watch(Moment(env, obs))
-        while not over and steps < longest:
+        while not over:
             action = stepwise(obs)
             length, done = stepwise.following
             lengths = [*lengths, length] if done == 1 else [*lengths[:-1], length]  # an open-ended one grows
             obs, reward, terminated, truncated, _ = env.step(action)
-            total, steps, over = total + float(reward), steps + 1, bool(terminated or truncated)
-            watch(Moment(env, obs, action, length, done, float(reward)))
+            total, steps = total + float(reward), steps + 1
+            truncated = truncated or (steps >= longest and not terminated)
+            over = bool(terminated or truncated)
+            watch(Moment(env, obs, action, length, done, float(reward), bool(terminated), bool(truncated)))
         played.append(Played(total, steps, len(lengths), lengths))
     return played
 
@@ -105,11 +116,11 @@ def means(played: Sequence[Played]) -> dict[str, float]:
     return {"return": returns, "steps": steps, "decisions": decisions, "mean_length": steps / decisions}
 
 
-def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int) -> list[Played]:
+def evaluate(policy: Policy, maker: Callable[..., Any], episodes: int, watch: Watch = look_away) -> list[Played]:
     """Let the policy play some episodes in an environment of its own."""
     env = made(maker, "the environment")
     try:
-        return play(policy, env, episodes, longest=_longest(policy))
+        return play(policy, env, episodes, longest=_longest(policy), watch=watch)
     finally:
         env.close()
 

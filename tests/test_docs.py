@@ -110,6 +110,25 @@ def test_the_table_of_lanes_is_that_of_the_kept_measurements(monkeypatch: pytest
     assert table in (ROOT / "docs/scaling.md").read_text()
 
 
+def test_what_shows_that_a_thing_is_here_exists():
+    page = (ROOT / "docs/compare.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| .*? \| (yes|partly|no) \| (.*) \|$", page, re.MULTILINE)
+    assert [int(number) for number, *_ in rows] == [*range(1, 70)]
+    counts = [sum(here == word for _, here, _ in rows) for word in ("yes", "partly", "no")]
+    assert "{} are here, {} in part, {} are not.".format(*counts) in " ".join(page.split())
+    assert counts[0] >= 50
+    for number, here, shown in rows:
+        named = re.findall(r"`(tests/\w+\.py)(?:::(\w+))?`|`((?:examples|results)/\S+)`|`(tenuto \w+)", shown)
+        assert named or here != "yes", number
+        for path, test, example, command in named:
+            if command:
+                assert command.split()[1] in [*map(str.lower, COMMANDS)], command
+            else:
+                assert f"def {test}(" in (ROOT / path).read_text() if test else (ROOT / (path or example)).exists(), (
+                    shown
+                )
+
+
 def test_the_documentation_builds_without_a_warning(tmp_path: Path):
     done = build(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -479,6 +498,15 @@ def test_the_seconds_to_the_first_number_and_the_speed_on_minatar_are_those_kept
     assert f"`ddqn` make {ddqn['env_steps_per_s']:,} env steps/s in sum, PyTorch {ddqn['torch_steps_per_s']:,}," in said
     assert f"option values too, {ute['env_steps_per_s']}." in said
     assert f"are {ddqn['times_torch_per_core']} times as fast as" in said
+
+
+def test_the_seconds_of_a_fresh_install_are_those_kept():
+    kept = json.loads((ROOT / "results" / "benchmarks" / "fresh_install_cpu.jsonl").read_text())
+    said = SPEED.split("## A fresh install")[1].split("##")[0]
+    rows = re.findall(r"^\| .+ \| ([\d.]+) \| ([\d.]*) ?\|$", said, re.MULTILINE)
+    stages = [(str(kept["seconds"][stage]), str(kept["cpu_seconds"][stage])) for stage in kept["seconds"]]
+    assert rows == [*stages, (str(kept["first_result"]), "")]
+    assert f"(load {kept['load']})" in said
 
 
 def test_what_is_said_of_minatar_is_what_is_kept():

@@ -71,3 +71,14 @@ def test_environments_that_promise_no_durations_have_none():
     chain.reset(seed=0)
     assert not chain.metadata["durations"]
     assert chain.step(1)[4] == {}
+
+
+@pytest.mark.parametrize(("repeats", "seconds"), [(None, 0.02), (4, 0.08), ((2, 5), None)])
+def test_the_seconds_of_a_step_are_those_of_the_environment_times_what_wrappers_repeat(repeats: Any, seconds: Any):
+    def make() -> Any:
+        env = gymnasium.Wrapper(gymnasium.make("CartPole-v1"))
+        env.num_repeats = repeats
+        return env
+
+    assert inspect(make, False, "it", True).dt == pytest.approx(seconds)
+    assert inspect(Plain, False, "it", True).dt is None

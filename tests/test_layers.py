@@ -23,8 +23,8 @@ LAYERS = (  # from the ground up; modules of one layer may import one another
     "settings",
     "trainers",
     "runs",
-    "policy export numpy_policy play insight report console wrappers sb3 engines",
-    "api experiments sweeps",
+    "policy export numpy_policy play episodes insight report console wrappers sb3 engines",
+    "api checks experiments sweeps",
     "pages",
     "cli",
 )

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import tenuto
+from helpers.actor_critics import BOX
 from helpers.runs import LINE, decisions_of, observations, quick, records_of
 from helpers.trees import assert_same
 from tenuto import Agent, UserError, nets
-from tenuto.actions import BootstrappedQ, DoubleQ
+from tenuto.actions import DDPG, SAC, BootstrappedQ, DoubleQ
 from tenuto.bandit import Constant
 from tenuto.extensions import SkipQ, Uncertain
 from tenuto.own import OwnNetwork, form_of
@@ -70,6 +71,16 @@ def test_each_head_has_a_network_of_its_own():
     assert len({float(x) for x in heads(jnp.ones(4))[:, 0]}) == 3
     actions = tenuto.spaces.Discrete(2)
     assert SkipQ(6, net=make).init(4, actions, KEY)(jnp.ones(4), jnp.ones(1)).shape == (6,)
+
+
+@pytest.mark.parametrize("learner", [DDPG, SAC])
+def test_so_have_an_actor_and_each_of_its_critics(learner: type[DDPG | SAC]):
+    own, layers = learner(net=ours, critics=2), learner(hidden=(4,), critics=2)
+    mine, theirs = (each.init(3, BOX, KEY) for each in (own, layers))
+    x, choice = jnp.asarray([0.5, -1.0, 2.0]), jnp.asarray([0.1, -0.3])
+    np.testing.assert_array_equal(mine.actor(x), theirs.actor(x))
+    np.testing.assert_array_equal(mine.critic(x, choice), theirs.critic(x, choice))
+    np.testing.assert_array_equal(own.times(mine, jnp.float32(2)).critic(x, choice), 2 * mine.critic(x, choice))
 
 
 def test_learning_is_that_of_our_own_layers_bit_for_bit(tmp_path: Path):

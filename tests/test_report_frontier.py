@@ -1,5 +1,6 @@
 """The frontier of return against decisions: which lanes make a point, and what counts of them."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from tenuto.api import Run
 from tenuto.errors import UserError
 from tenuto.report import frontier
 from tenuto.trainers.compiled import CompiledProgram
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +70,11 @@ def test_the_size_of_returns_is_known_with_the_price_of_their_decisions():
         current = 0.9 * current + float(reward) - 0.5
         largest, current = max(largest, abs(current)), 0.0 if ending else current
     assert lanes.scales.reward.largest[0] == pytest.approx(largest, abs=1e-5)
+
+
+def test_the_table_in_the_documents_is_that_of_the_finding():
+    page = (ROOT / "docs" / "lengths.md").read_text()
+    for line in (ROOT / "results" / "findings" / "frontier.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        spelled = (f"{e['mean']:.1f} [{e['low']:.1f}, {e['high']:.1f}]" for e in (row["return"], row["decisions"]))
+        assert f"| {row['env']} | {row['price']:g} | {' | '.join(spelled)} |" in page

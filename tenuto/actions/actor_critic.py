@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from tenuto import nets, td
 from tenuto.actions.base import AbstractAction
 from tenuto.errors import demand_least
+from tenuto.own import Maker, OwnNetwork
 from tenuto.spaces import AbstractContinuous
 from tenuto.types import Nets, ObsSize, Span
 
@@ -31,6 +32,11 @@ class AbstractActorCritic(AbstractAction):
     def critics(self) -> int:
         """The number of critics."""
 
+    @property
+    @abstractmethod
+    def net(self) -> Maker | None:
+        """Networks of one's own (`own.py`) in place of hidden layers: the actor's and each critic's."""
+
     def new_episode(self, key: Array) -> tuple[()]:
         return ()
 
@@ -38,14 +44,18 @@ class AbstractActorCritic(AbstractAction):
         return jax.random.normal(key, (choices.outputs,))
 
     def make_actor(self, obs_size: ObsSize, outputs: int, key: Array) -> Nets:
-        return nets.reading(obs_size, lambda n, k: nets.MLP((n, *self.hidden, outputs), k), key)
+        return nets.reading(obs_size, lambda n, k: self._network(n, outputs, k), key)
 
     def make_critics(self, obs_size: ObsSize, choices: AbstractContinuous, key: Array) -> Nets:
         def critics(size: int, key: Array) -> nets.Ensemble:
-            sizes = (size + choices.code_size, *self.hidden, 1)
-            return nets.Ensemble(lambda k: nets.MLP(sizes, k), self.critics, key)
+            return nets.Ensemble(lambda k: self._network(size + choices.code_size, 1, k), self.critics, key)
 
         return nets.reading(obs_size, critics, key)
+
+    def _network(self, inputs: int, outputs: int, key: Array) -> Nets:
+        if self.net is not None:
+            return OwnNetwork(self.net, inputs, outputs, key)
+        return nets.MLP((inputs, *self.hidden, outputs), key)
 
     def worth(self, n: Nets, obs: Array, choice: Array, choices: AbstractContinuous) -> Float[Array, ""]:
         return n.critic(obs, choices.encode(choice)).min()

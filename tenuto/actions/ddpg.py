@@ -11,6 +11,7 @@ from tenuto import td
 from tenuto.actions.actor_critic import AbstractActorCritic
 from tenuto.actions.base import Lesson
 from tenuto.errors import demand_least
+from tenuto.own import PYTHON, Maker
 from tenuto.spaces import AbstractContinuous
 from tenuto.types import Nets, ObsSize, Span
 
@@ -32,6 +33,7 @@ class DDPG(AbstractActorCritic):
     critics: int = eqx.field(static=True, default=1)  # the least of their values counts
     smoothing: float = eqx.field(static=True, default=0.0)  # standard deviation of the noise on target actions
     delay: int = eqx.field(static=True, default=1)  # updates of the critics for one of the actor
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)
 
     def __check_init__(self) -> None:
         demand_least(1, self, "delay")

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from tenuto import td
 from tenuto.actions.actor_critic import AbstractActorCritic
 from tenuto.actions.base import Lesson
+from tenuto.own import PYTHON, Maker
 from tenuto.spaces import Box
 from tenuto.types import Nets, ObsSize, Span
 
@@ -35,6 +36,7 @@ class SAC(AbstractActorCritic):
     hidden: tuple[int, ...] = eqx.field(static=True, default=(256, 256))
     critics: int = eqx.field(static=True, default=2)
     temperature: float = eqx.field(static=True, default=1.0)  # at first; it adapts by its own lesson
+    net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)
 
     def init(self, obs_size: ObsSize, choices: Box, key: Array) -> SoftActorCritic:
         k_actor, k_critic = jax.random.split(key)

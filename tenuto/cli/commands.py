@@ -95,6 +95,28 @@ class Show(Training):
 
 
 @dataclasses.dataclass
+class Check:
+    """Check whether agents can be trained on an environment: show what they would see and do, and play some random
+    steps as training plays them. What is wrong is said as training would say it.
+
+    Example: tenuto check LunarLander-v3 --env-args '{"continuous": true}'
+    """
+
+    does: ClassVar[str] = "tenuto.cli.check:check"
+
+    env: Annotated[str, tyro.conf.Positional]
+    """The environment, as `tenuto train` takes it; `module:Name-v0` imports the module first."""
+    env_args: str = ""
+    """Arguments with which a Gymnasium environment is made, as JSON: '{"continuous": true}'."""
+    steps: Amount = 200
+    """Random steps in each of two lanes."""
+    seed: int = 0
+    """Seed of the first lane."""
+    json: bool = False
+    """As JSON."""
+
+
+@dataclasses.dataclass
 class Resume:
     """Go on with a run that was stopped; on a CPU bit for bit as if it had not been.
 
@@ -131,9 +153,10 @@ class Resume:
 
 @dataclasses.dataclass
 class Eval:
-    """Let the policies of a finished run play without exploration, and film an episode.
+    """Let the policies of a finished run play without exploration, film an episode, or keep them as a dataset.
 
     Example: tenuto eval runs/cartpole --episodes 20 --video cartpole.mp4
+    Example: tenuto eval runs/cartpole --episodes 100 --record episodes.npz
     """
 
     does: ClassVar[str] = "tenuto.cli.train:evaluate"
@@ -146,6 +169,8 @@ class Eval:
     """Only this lane, counted from 0; by default all."""
     best: bool = False
     """Play by each lane's networks as of its best evaluation, in place of its last ones."""
+    record: Path | None = None
+    """Write the episodes to an .npz, a row for each step: observations, actions, rewards, lengths decided."""
     video: Path | None = None
     """Film one episode of the best of these lanes: an .mp4 or a .gif (`tenuto doctor` says what to install)."""
     trust: bool = False
@@ -610,6 +635,7 @@ Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Show, tyro.conf.subcommand("show")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
     | Annotated[Resume, tyro.conf.subcommand("resume")]
     | Annotated[Eval, tyro.conf.subcommand("eval")]
     | Annotated[Export, tyro.conf.subcommand("export")]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from rich.table import Table
 
-from tenuto import extras, play
+from tenuto import episodes, extras, play
 from tenuto.api import Run
 from tenuto.cli.commands import Eval, Merge, Plot, Resume, Train
 from tenuto.console import bars, console, end_on_ctrl_c, say, show_progress, stop_on_ctrl_c
@@ -178,6 +178,8 @@ def evaluate(command: Eval, words: list[str]) -> None:
         raise UserError(f"--episodes must be at least 1, not {command.episodes}")
     if command.video is not None:
         play.check(command.video)
+    if command.record is not None:
+        episodes.check(command.record)
     run = Run(command.dir)
     if not command.trust:
         refuse_imports(run.job, command.dir)
@@ -190,27 +192,36 @@ def evaluate(command: Eval, words: list[str]) -> None:
     table = Table(title=title, title_justify="left")
     for name in ("lane", "", "return", "steps", "decisions", "mean length"):
         table.add_column(name, justify="left" if not name else "right")
-    means, dt = list[float](), run.job.given.dt
+    means, recorder = list[float](), episodes.Recorder()
     with end_on_ctrl_c(), bars() as progress:
         task = progress.add_task("playing", total=float(len(chosen)), note="")
         for lane in chosen:
-            played = play.evaluate(run[lane], makers[lane], command.episodes)
+            watch = play.look_away if command.record is None else recorder.lane(lane, run.lanes[lane]["seed"])
+            played = play.evaluate(run[lane], makers[lane], command.episodes, watch)
             found = play.means(played)
             means.append(found["return"])
             label = " ".join(f"{k}={v}" for k, v in run.lanes[lane].items())
-            numbers = f"{means[-1]:.{stats.digits(means)}f}", f"{found['steps']:.1f}", f"{found['decisions']:.1f}"
-            length = found["mean_length"]
-            held = f"{length:.2f}" + (f" ({length * dt:.3g} s)" if dt else "")
-            table.add_row(str(lane), verbatim(label), *numbers, held)
+            numbers = evaluated(found, stats.digits(means), run.job.given.dt)
+            table.add_row(str(lane), verbatim(label), *numbers)
             progress.advance(task)
     console.print(table)
     if len(means) > 1:
         e, places = stats.estimate(np.asarray(means)), stats.digits(means)
         say(f"mean over lanes {e.mean:.{places}f}, 95% interval {e.low:.{places}f} to {e.high:.{places}f}")
+    if command.record is not None:
+        recorder.write(command.record, run.about)
+        say(f"{command.record}: {len(recorder.episodes)} episodes, step by step")
     if command.video is not None:
         best = chosen[int(np.argmax(means))]
         frames = play.film(run[best], makers[best], command.video)
         say(f"{command.video}: an episode of lane {best}, {frames} frames; the strip shows how long actions are held")
+
+
+def evaluated(found: dict[str, float], places: int, dt: float | None) -> tuple[str, ...]:
+    """A lane's means in words: return, steps, decisions, and length, in seconds too where a step has some."""
+    length = found["mean_length"]
+    held = f"{length:.2f}" + (f" ({length * dt:.3g} s)" if dt else "")
+    return f"{found['return']:.{places}f}", f"{found['steps']:.1f}", f"{found['decisions']:.1f}", held
 
 
 def plot(command: Plot, words: list[str]) -> None:

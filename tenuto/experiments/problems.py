@@ -39,8 +39,9 @@ class Problem(NamedTuple):
 
     def demand_package(self) -> None:
         """Refuse a problem whose package is missing."""
-        if self.needs is not None:
-            extras.demand(self.name, self.needs, ", or leave the problem out of --problems")
+        if not self.there:
+            assert self.needs is not None
+            raise extras.missing(self.name, self.needs, ", or leave the problem out of --problems")
 
 
 def _frozen_lake(name: str, id: str, slippery: bool, steps: int, threshold: float) -> Problem:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from tenuto.envs import registry
 from tenuto.errors import UserError
@@ -70,6 +71,9 @@ def draw(panels: Mapping[str, Mapping[str, Frontier]], path: Path) -> Path:
             for point, x, y in zip(points, across[0], up[0], strict=True):
                 axis.annotate(f"{point.price:g}", (x, y), (4, 4), textcoords="offset points", fontsize=7)
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("decisions per episode")
         axis.set_title(figures.verbatim(env), fontsize=10)
         axis.legend(frameon=False, fontsize=8)

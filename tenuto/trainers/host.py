@@ -46,6 +46,17 @@ def there(
     return placed
 
 
+def told(
+    problem: LaneError, seeds: Sequence[int], moment: str, first_lane: int = 0, *, with_episode: bool = False
+) -> str:
+    """What an environment did wrong, after the lane and the moment in which it did."""
+    lane, episode = problem.lane, problem.episode
+    where = [] if lane is None else [f"lane {first_lane + lane} (seed {seeds[lane]})"]
+    where += [moment]
+    where += [f"episode {episode + 1}"] if with_episode and episode is not None else []
+    return f"{', '.join(where)}: {problem.what}"
+
+
 class HostProgram:
     """Lanes that each have an environment of their own outside of the program.
 
@@ -238,8 +249,5 @@ class HostProgram:
         try:
             return call()
         except LaneError as problem:
-            lane, episode = problem.lane, problem.episode
-            where = [] if lane is None else [f"lane {self._first_lane + lane} (seed {self._seeds[lane]})"]
-            where += [during or f"step {self.t}"]
-            where += [f"episode {episode + 1}"] if during and episode is not None else []
-            raise EnvError(f"{', '.join(where)}: {problem.what}") from problem.__cause__
+            what = told(problem, self._seeds, during or f"step {self.t}", self._first_lane, with_episode=bool(during))
+            raise EnvError(what) from problem.__cause__

@@ -306,7 +306,7 @@ function player(subject, episode) {
 
 function headViews(subject, tableOf, at, name) {
   const title = el("h3", {});
-  const found = () => tableOf().judged(at()[0], at()[1], now.lam);
+  const found = () => tableOf().scored(at()[0], at()[1], now.lam);
   const truth = () => {
     if (!subject.exactValues || tableOf() !== subject.table) return [];
     const { values, shape: [, actions, lengths] } = subject.exactValues;

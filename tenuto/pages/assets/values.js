@@ -35,7 +35,7 @@ class Values {
   }
 
   // Mean, spread and score of each length, and the place of the best score among them.
-  judged(snapshot, state, lam, action) {
+  scored(snapshot, state, lam, action) {
     const heads = this.of(snapshot, state, action);
     const lengths = heads.length ? heads[0].map((_, i) => i) : [];
     const means = lengths.map((i) => mean(heads.map((head) => head[i])));
@@ -67,8 +67,8 @@ function walk(subject, map, snapshot, lam) {
 
 // The length that is decided in a state.
 function lengthAt(subject, snapshot, state, lam) {
-  const judged = subject.table.judged(snapshot, state, lam);
-  return { ...judged, length: judged.best < 0 ? subject.lengths[0] : subject.lengths[judged.best] };
+  const scored = subject.table.scored(snapshot, state, lam);
+  return { ...scored, length: scored.best < 0 ? subject.lengths[0] : subject.lengths[scored.best] };
 }
 
 // Means over the states of a map, of what would be decided in each.
