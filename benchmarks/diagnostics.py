@@ -10,6 +10,7 @@ compiled is compiled before.
 import json
 import os
 import statistics
+import sys
 import time
 from dataclasses import dataclass, field
 from datetime import date
@@ -25,8 +26,7 @@ from tenuto.trainers.devices import start_jax
 
 JOBS: dict[str, dict[str, Any]] = {
     "chain": {"env": "chain-50", "agent": "ute", "seeds": 20},
-    "lava": {"env": "lava-bridge", "agent": "ute", "seeds": 20},
-    "lava, one lane": {"env": "lava-bridge", "agent": "ute", "seeds": 1},
+    "lava": {"env": "lava-bridge", "agent": "ute", "seeds": 3},
     "pendulum": {"env": "pendulum-v1", "agent": "ute-ddpg", "seeds": 3},
     "cartpole": {"env": "CartPole-v1", "agent": "ute", "seeds": 5, "steps": 50_000},
 }
@@ -36,7 +36,7 @@ JOBS: dict[str, dict[str, Any]] = {
 class Options:
     runs: list[str] = field(default_factory=lambda: [*JOBS])
     """Which runs to time."""
-    chunks: int = 10
+    chunks: int = 8
     """Chunks of each run."""
 
 
@@ -68,7 +68,10 @@ def measure(job: Job, chunks: int) -> dict[str, float]:
 
 def main(options: Options) -> None:
     start_jax()
-    found = {name: measure(job_for(**JOBS[name]), options.chunks) for name in options.runs}
+    found = {}
+    for name in options.runs:
+        found[name] = measure(job_for(**JOBS[name]), options.chunks)
+        print(name, found[name], file=sys.stderr, flush=True)
     device = {"device": jax.local_devices()[0].device_kind, "cores": os.cpu_count()}
     versions = {"jax": jax.__version__, "tenuto": tenuto.__version__}
     print(json.dumps({"date": date.today().isoformat(), **device, "runs": found, **versions}))
