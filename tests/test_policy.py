@@ -440,3 +440,21 @@ def test_stable_baselines_evaluates_on_dict_observations(small: Run):
     env = sb3.common.monitor.Monitor(Shown(DICT))
     stepwise: Any = seeing(DICT, small).as_stepwise()
     assert evaluate_policy(stepwise, env, n_eval_episodes=2) == (5.0, 0.0)
+
+
+TRAINED = Path(__file__).parent.parent / "results" / "trained"
+
+
+@pytest.mark.parametrize(("name", "least"), [("cartpole", 475.0), ("mountain-car", -130.0)])
+def test_trained_agents_of_the_repository_do_what_they_learned(name: str, least: float):
+    (found,) = tenuto.load(TRAINED / name)[:1]
+    (played,) = play.play(found, play.maker_of(tenuto.load(TRAINED / name).job)(), 1)
+    assert played.episode_return >= least
+    assert played.decisions < played.steps
+
+
+@pytest.mark.parametrize("name", ["lava-bridge", "chain-30"])
+def test_trained_agents_on_our_own_environments_reach_the_goal(name: str):
+    run = tenuto.load(TRAINED / name)
+    assert all(lane["mean_return"] > 0 for lane in run.summary["lanes"])
+    assert play.play(run[0], play.maker_of(run.job)(), 1)[0].episode_return >= 1
