@@ -20,7 +20,7 @@ from tenuto import Agent, UserError, agents, numpy_policy
 from tenuto.actions import DDPG, DoubleQ, Uniform
 from tenuto.envs import AbstractSpec, Chain, Lava, Pendulum, lava, registry
 from tenuto.envs.gym.spaces import Codec
-from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, UntilMoved, Zeta
 from tenuto.numpy_policy import PolicyError
 from tenuto.policy import Policy
 
@@ -104,6 +104,7 @@ TINY = {
     "a trunk of each head": Uncertain(3, heads=4, before=(5, 4), after=(4,)),
     "embeddings of each head": Uncertain(3, heads=4, before=(9,), embed=3, after=()),
     "one trunk": Uncertain(3, heads=4, shared=(8,)),
+    "no single steps": Uncertain(4, heads=4, shared=(8,), min_length=2),
     "one embedding": Uncertain(3, heads=4, one_embedding=True, embed=5, after=(6,)),
 }
 
@@ -227,6 +228,7 @@ RANDOM: dict[str, tuple[Agent, AbstractSpec]] = {
     "uniform": (Agent(Uniform()), DISCRETE),
     "uniform in a box": (Agent(Uniform(), Joint((2,))), CONTINUOUS),
     "figar": (Agent(DDPG(hidden=(4,)), Figar(3)), CONTINUOUS),
+    "figar, no single steps": (Agent(DDPG(hidden=(4,)), Figar(4, min_length=2)), CONTINUOUS),
     "uniform figar": (Agent(Uniform(), Figar(3)), CONTINUOUS),
     "ez-greedy": (Agent(DoubleQ(hidden=(4,)), Zeta(1.25, longest=4, extra=1)), DISCRETE),
     "temporl": (Agent(DoubleQ(hidden=(4,)), SkipQ(3, before=(4,))), DISCRETE),
@@ -370,6 +372,7 @@ class Squared(Chain):
     [
         (Agent(Linear()), DISCRETE, "Linear is an action learner of your own"),
         (Agent(DoubleQ(), Dice()), DISCRETE, "Dice is an extension policy of your own"),
+        (Agent(DoubleQ(), UntilMoved()), DISCRETE, "UntilMoved decides at every step whether to go on"),
         (SMALL, Squared(5), "Squared makes features"),
     ],
 )

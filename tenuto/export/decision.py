@@ -18,7 +18,7 @@ from tenuto.errors import UserError
 from tenuto.export.networks import outputs
 from tenuto.export.observations import seen
 from tenuto.export.recipe import Recipe, Value
-from tenuto.extensions import Figar, Joint, SkipQ, Uncertain, Zeta
+from tenuto.extensions import AbstractExtension, Figar, Joint, SkipQ, Uncertain, Zeta
 from tenuto.loop import Networks, Task
 from tenuto.scales import TINY, Moments, Scales
 from tenuto.spaces import AbstractSpace, Box, Discrete, Timed
@@ -172,6 +172,11 @@ def act(recipe: Recipe, choice: Choice, choices: AbstractSpace, actions: Abstrac
 @singledispatch
 def hold(extension: Any, recipe: Recipe, net: Nets, now: Situation, actions: AbstractSpace) -> None:
     """Add the steps to the length for which an extension policy holds the choice: the result of the last one."""
+    if extension.open_ended:
+        raise UserError(
+            f"{type(extension).__name__} decides at every step whether to go on, and a file only for how long: where "
+            "tenuto is installed, policy.as_stepwise acts by it"
+        )
     raise not_ours(extension, "an extension policy")
 
 
@@ -196,8 +201,10 @@ def _(extension: Zeta, recipe: Recipe, net: Nets, now: Situation, actions: Abstr
 @hold.register
 def _(extension: Figar, recipe: Recipe, net: Nets, now: Situation, actions: Box) -> None:
     drawn = recipe.step("ticket", *DICE, now.choice.chances)
+    if extension.min_length > 1:
+        drawn = recipe.step("add", drawn, recipe.array(extension.min_length - 1))
     if now.epsilon:
-        any_length(recipe, drawn, extension.max_length, now.epsilon)
+        any_length(recipe, drawn, extension, now.epsilon)
 
 
 @hold.register
@@ -223,13 +230,17 @@ def code(recipe: Recipe, choice: str, actions: AbstractSpace) -> Value:
 
 def longest(recipe: Recipe, extension: SkipQ | Uncertain, epsilon: float) -> None:
     """The length with the greatest score, as the last step has them."""
+    least, most = extension.min_length, extension.max_length
+    if least > 1:  # the scores of those that may be decided
+        recipe.step("part", recipe.name_last("all_scores"), recipe.array([least - 1, most]))
     index = recipe.step("argmax", recipe.name_last("scores"))
-    length = recipe.step("lookup", index, recipe.array(extension.lengths))
+    length = recipe.step("lookup", index, recipe.array(np.arange(least, most + 1)))
     if epsilon and extension.epsilon_greedy:
-        any_length(recipe, length, extension.max_length, epsilon)
+        any_length(recipe, length, extension, epsilon)
 
 
-def any_length(recipe: Recipe, length: str, most: int, epsilon: float) -> None:
-    """The length, or with probability epsilon any up to the greatest one."""
+def any_length(recipe: Recipe, length: str, extension: AbstractExtension, epsilon: float) -> None:
+    """The length, or with probability epsilon any of those that may be decided."""
     coin = recipe.step("below", *DICE, recipe.array(epsilon))
-    recipe.step("where", coin, recipe.step("integers", *DICE, recipe.array([1, most + 1])), length)
+    ends = recipe.array([extension.min_length, extension.max_length + 1])
+    recipe.step("where", coin, recipe.step("integers", *DICE, ends), length)
