@@ -144,11 +144,11 @@ def test_what_shows_that_a_thing_is_here_exists():
         assert named or here != "yes", number
         for path, test, example, command in named:
             if command:
-                assert command.split()[1] in [*map(str.lower, COMMANDS)], command
+                assert f'tyro.conf.subcommand("{command.split()[1]}")' in inspect.getsource(commands), command
+            elif test:
+                assert f"def {test}(" in (ROOT / path).read_text(), shown
             else:
-                assert f"def {test}(" in (ROOT / path).read_text() if test else (ROOT / (path or example)).exists(), (
-                    shown
-                )
+                assert (ROOT / (path or example)).exists(), shown
 
 
 def test_the_documentation_builds_without_a_warning(tmp_path: Path):
@@ -520,6 +520,21 @@ def test_the_seconds_to_the_first_number_and_the_speed_on_minatar_are_those_kept
     assert f"`ddqn` make {ddqn['env_steps_per_s']:,} env steps/s in sum, PyTorch {ddqn['torch_steps_per_s']:,}," in said
     assert f"option values too, {ute['env_steps_per_s']}." in said
     assert f"are {ddqn['times_torch_per_core']} times as fast as" in said
+
+
+def test_the_seconds_of_pages_are_those_kept():
+    kept, said = json.loads((ROOT / "results/benchmarks/pages_cpu.jsonl").read_text()), " ".join(SPEED.split())
+    for page in ("report", "inspector"):
+        assert f"in {kept[page]['seconds']} s ({kept[page]['mb']} MB)" in said
+
+
+def test_the_microseconds_of_a_decision_are_those_kept():
+    kept = json.loads((ROOT / "results" / "benchmarks" / "decisions_cpu.jsonl").read_text())["decisions"]
+    said = (ROOT / "docs" / "deploying.md").read_text()
+    for name, found in kept.items():
+        row = next(line for line in said.splitlines() if line.startswith(f"| {name} |"))
+        told = [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\.?\d*", row)]
+        assert told == [number for each in found.values() for number in (each["median"], each["p99"])]
 
 
 def test_the_seconds_of_a_fresh_install_are_those_kept():
