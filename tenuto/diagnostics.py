@@ -21,7 +21,7 @@ from tenuto.loop import Lane, Task
 from tenuto.plan import DECAY
 from tenuto.types import Span
 
-BATCHES = 4  # of an update, that are looked at; a chunk has up to 500 updates, so that this takes little of its time
+BATCHES = 1  # of an update, that are looked at; more would take a larger share of short chunks
 LOOKED_AT = 104  # folded into the key of an update at this step, which itself is never made with it
 
 
