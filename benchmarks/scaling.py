@@ -2,6 +2,7 @@
 
     python benchmarks/scaling.py                                      # on the CPU, or on a GPU where there is one
     python benchmarks/scaling.py --families chain lava --most 4096
+    python benchmarks/scaling.py --ahead                              # on a GPU with many cores beside it: minutes
     python benchmarks/scaling.py --draw results/benchmarks/scaling_cpu.jsonl --figure docs/scaling.png
 
 Each number of lanes is trained by a new process, which compiles afresh unless --cache is given. Numbers grow by a
@@ -9,19 +10,25 @@ factor until they do not fit, or a point takes too long. Speed is env steps per 
 learn, without evaluations; memory is the most that the process had, on a GPU the most of its memory. More lanes stop
 paying where the speed is within a tenth of the best that was measured.
 
+With --ahead all numbers of a family compile at the same time, for that is most of the wait on a GPU. Then each is timed
+alone, while the others sleep. They share the memory, so `most` is that of the family.
+
 With --draw nothing is trained: kept lines become a figure and a table in Markdown.
 """
 
 import dataclasses
 import json
 import multiprocessing
+import os
 import resource
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any, NamedTuple
 
 import jax
@@ -39,21 +46,23 @@ STEPS = 10_000_000  # of a run that is never finished
 
 
 class Family(NamedTuple):
-    """What is trained, and the rounds of the first chunk; later ones are as long as `seconds` says."""
+    """What is trained, the rounds of the first chunk (later ones are as long as `chunk_seconds` says), and the most
+    lanes with --ahead."""
 
     env: str
     agent: str
     setting: str
     rounds: int
+    most: int
 
 
 FAMILIES = {
-    "chain": Family("chain-30", "ute", "released", 2000),
-    "lava": Family("lava-bridge", "ute", "released", 500),
-    "pendulum": Family("pendulum-v1", "ute-ddpg", "released", 10),
-    "minatar": Family("minatar-breakout", "ute", "standard", 100),
-    "cartpole": Family("CartPole-v1", "ute", "standard", 500),
-    "atari": Family("atari-road_runner", "ute", "standard", 10),
+    "chain": Family("chain-30", "ute", "released", 2000, 16_384),
+    "lava": Family("lava-bridge", "ute", "released", 500, 4096),
+    "pendulum": Family("pendulum-v1", "ute-ddpg", "released", 50, 1024),
+    "minatar": Family("minatar-breakout", "ute", "standard", 100, 1024),
+    "cartpole": Family("CartPole-v1", "ute", "standard", 500, 1024),
+    "atari": Family("atari-road_runner", "ute", "standard", 20, 64),
 }
 
 
@@ -66,19 +75,32 @@ class Options:
     factor: int = 4
     """From one number of lanes to the next."""
     chunk_seconds: float = 4.0
-    """How long a timed chunk is to take, about; three are timed."""
+    """How long a timed chunk is to take, about; three are timed. With --ahead chunks are shorter, and more of them."""
     point_seconds: float = 150.0
     """After a point that took longer, no larger one is measured."""
     cores: int | None = None
     """CPU cores; by default all."""
     precision: str | None = None
     """Of updates: float32, tensorfloat32, bfloat16; by default the setting's."""
+    ahead: bool = False
+    """Compile all numbers of a family at once, before they are timed one by one."""
     cache: bool = False
     """Read compiled programs from the persistent cache."""
     draw: list[Path] = field(default_factory=list)
     """Draw these kept lines in place of measuring."""
     figure: Path | None = None
     """The figure, with --draw."""
+
+
+class Turn(NamedTuple):
+    """When a process may time: it says that it is ready, and is told to begin."""
+
+    ready: Event
+    begin: Event
+
+    def wait(self) -> None:
+        self.ready.set()
+        self.begin.wait()
 
 
 def job_of(family: Family, lanes: int, precision: str | None) -> Job:
@@ -96,11 +118,14 @@ def job_of(family: Family, lanes: int, precision: str | None) -> Job:
     return job(dataclasses.replace(given, plan=plan))
 
 
-def point(name: str, lanes: int, rounds: int, options: Options) -> dict[str, Any]:
-    """The speed and memory of so many lanes, in this process, which is new."""
+def point(name: str, lanes: int, rounds: int, options: Options, turn: Turn | None = None) -> dict[str, Any]:
+    """The speed and memory of so many lanes, in this process, which is new; with `turn`, timed when it comes."""
     start_jax()
     job = job_of(FAMILIES[name], lanes, options.precision)
-    timed = measure(job, chunks=CHUNKS, cache=options.cache, rounds=rounds, cores=options.cores)
+    how: dict[str, Any] = {"cache": options.cache, "rounds": rounds, "cores": options.cores}
+    if turn is not None:
+        how |= {"ready": turn.wait, "seconds": CHUNKS * options.chunk_seconds}
+    timed = measure(job, chunks=CHUNKS, **how)
     used = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     memory = used or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
@@ -111,23 +136,50 @@ def point(name: str, lanes: int, rounds: int, options: Options) -> dict[str, Any
     } | {key: timed[key] for key in ("device", "devices", "cores", "date", "jax", "tenuto")}
 
 
+def result(name: str, lanes: int, asked: Future[dict[str, Any]], began: float) -> dict[str, Any] | None:
+    """What a point's process found, said; None where it failed."""
+    try:
+        found = asked.result()
+    except Exception as problem:  # out of memory has many names, down to a killed process
+        print(f"{name}, {lanes} lanes: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
+        return None
+    took = time.perf_counter() - began
+    speed = f"{found['env_steps_per_s']:,} env steps/s, {found['memory_mb']:,} MB, {took:.0f} s"
+    print(f"{name}, {lanes} lanes: {speed}", flush=True)
+    return found
+
+
+def points_ahead(name: str, options: Options) -> Iterator[dict[str, Any]]:
+    """The points of a family, which have compiled side by side."""
+    began, family = time.perf_counter(), FAMILIES[name]
+    numbers = [options.factor**power for power in range(20) if options.factor**power <= min(family.most, options.most)]
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # they share the memory
+    context = multiprocessing.get_context("spawn")
+    with context.Manager() as manager, ExitStack() as pools:
+        asked, turns = {}, {lanes: Turn(manager.Event(), manager.Event()) for lanes in numbers}
+        for lanes in numbers:
+            pool = pools.enter_context(ProcessPoolExecutor(1, context))
+            asked[lanes] = pool.submit(point, name, lanes, family.rounds, options, turns[lanes])
+        for lanes in numbers:
+            while not asked[lanes].done() and not turns[lanes].ready.wait(0.2):
+                pass
+        for lanes in numbers:
+            turns[lanes].begin.set()
+            if (found := result(name, lanes, asked[lanes], began)) is not None:
+                yield found
+
+
 def points(name: str, options: Options) -> Iterator[dict[str, Any]]:
     """More and more lanes, until they do not fit or take too long."""
     lanes, rounds = 1, FAMILIES[name].rounds
     while lanes <= options.most:
         began = time.perf_counter()
-        try:
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-                found = pool.submit(point, name, lanes, rounds, options).result()
-        except Exception as problem:  # out of memory has many names, down to a killed process
-            print(f"{name}, {lanes} lanes: {type(problem).__name__}: {str(problem)[:200]}", flush=True)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+            found = result(name, lanes, pool.submit(point, name, lanes, rounds, options), began)
+        if found is None:
             return
-        took = time.perf_counter() - began
-        print(
-            f"{name}, {lanes} lanes: {found['env_steps_per_s']:,} env steps/s, {found['memory_mb']:,} MB, {took:.0f} s",
-            flush=True,
-        )
         yield found
+        took = time.perf_counter() - began
         if took > options.point_seconds:
             return
         lanes *= options.factor
@@ -145,7 +197,7 @@ def main(options: Options) -> None:
     found: list[dict[str, Any]] = []
     about: dict[str, Any] = {}
     for name in options.families:
-        mine = list(points(name, options))
+        mine = list((points_ahead if options.ahead else points)(name, options))
         if not mine:
             continue
         about = {key: mine[0][key] for key in ("date", "device", "devices", "cores", "jax", "tenuto")}

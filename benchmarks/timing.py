@@ -19,13 +19,15 @@ def measure(
     job: Job,
     *,
     chunks: int,
+    seconds: float = 0.0,
     cache: bool,
     rounds: int | None = None,
     cores: int | None = None,
     ready: Callable[[], object] = lambda: None,
     until: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
-    """Train for some chunks; env steps per second in sum over lanes, on one GPU, all CPU cores or `cores` of them.
+    """Train for some chunks, more until they took so many seconds; env steps per second in sum over lanes, on one GPU,
+    all CPU cores or `cores` of them.
 
     Steps before the first update are not timed; their second or two is in `compile_s`. `ready` is called once before
     the timed chunks; after them training goes on `until` it is to end, so that others are timed under the same load.
@@ -43,11 +45,11 @@ def measure(
     program.advance(rounds)
     first = time.perf_counter() - began
     ready()
-    seconds = []
-    for _ in range(chunks):
+    took: list[float] = []
+    while len(took) < chunks or sum(took) < seconds:
         began = time.perf_counter()
         program.advance(rounds)
-        seconds.append(time.perf_counter() - began)
+        took.append(time.perf_counter() - began)
     while not until():
         program.advance(rounds)
     steps = rounds * program.learn_every * len(lanes)
@@ -60,9 +62,9 @@ def measure(
         "agent": job.request.agent,
         "setting": job.request.setting,
         "lanes": len(lanes),
-        "env_steps_per_s": round(chunks * steps / sum(seconds)),
-        "best_chunk_env_steps_per_s": round(steps / min(seconds)),
-        "compile_s": round(first - float(np.median(seconds)), 2),
+        "env_steps_per_s": round(len(took) * steps / sum(took)),
+        "best_chunk_env_steps_per_s": round(steps / min(took)),
+        "compile_s": round(first - float(np.median(took)), 2),
         "cache": cache,
         "jax": jax.__version__,
         "tenuto": tenuto.__version__,
