@@ -42,6 +42,7 @@ from tenuto.trainers.devices import start_jax
 PAYS = 0.9  # of the best speed, from which more lanes stop paying
 CHUNKS = 3
 LEARNING_STARTS = 400  # steps, on Atari, in place of thousands: the replay is as large as ever
+STYLES = ("-", "--", ":")  # of machines in the figure
 STEPS = 10_000_000  # of a run that is never finished
 
 
@@ -261,16 +262,18 @@ def draw(kept: list[Kept], path: Path) -> None:
     for one in kept:
         lanes = [p["lanes"] for p in one.points]
         colour = figures.COLOURS[families.index(one.family)]
-        style = ("-", "--", ":")[machines.index(one.machine)]
-        label = f"{one.family}, {one.machine}" if len(machines) > 1 else one.family
+        style = STYLES[machines.index(one.machine)]
         for axis, key in zip(axes.ravel(), ("env_steps_per_s", "memory_mb"), strict=True):
-            axis.plot(lanes, [p[key] for p in one.points], style, color=colour, marker="o", markersize=3, label=label)
+            axis.plot(lanes, [p[key] for p in one.points], style, color=colour, marker="o", markersize=3)
         best = next(p for p in one.points if p["lanes"] == one.enough)
         axes.ravel()[0].plot([one.enough], [best["env_steps_per_s"]], "o", color=colour, markersize=8, fillstyle="none")
     for axis, words in zip(axes.ravel(), ("env steps per second, in sum", "memory in MB"), strict=True):
         axis.set(xscale="log", yscale="log", xlabel="lanes", ylabel=words)
         figures.tidy(axis)
-    axes.ravel()[0].legend(frameon=False, fontsize=7)
+    shown = [(name, {"color": figures.COLOURS[families.index(name)]}) for name in families]
+    shown += [(name, {"color": "black", "linestyle": style}) for name, style in zip(machines, STYLES, strict=False)]
+    handles = [axes.ravel()[1].plot([], [], label=name, **how)[0] for name, how in shown]
+    axes.ravel()[1].legend(handles=handles, frameon=False, fontsize=7, loc="lower right", ncols=2)
     figures.save(sheet, path, "A ring: from here more lanes stop paying (within a tenth of the best speed)")
 
 

@@ -128,7 +128,9 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
 def test_the_table_of_lanes_is_that_of_the_kept_measurements(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     scaling = runpy.run_path(str(ROOT / "benchmarks/scaling.py"))
-    table = scaling["table"](scaling["read"]([ROOT / "results/benchmarks/scaling_cpu.jsonl"]))
+    table = scaling["table"](
+        scaling["read"]([ROOT / f"results/benchmarks/scaling_{on}.jsonl" for on in ("cpu", "h200")])
+    )
     assert table in (ROOT / "docs/scaling.md").read_text()
 
 
@@ -549,14 +551,26 @@ def test_the_seconds_of_a_fresh_install_are_those_kept():
 def test_what_is_said_of_minatar_is_what_is_kept():
     found = json.loads((ROOT / "results" / "minatar" / "cells.json").read_text())
     cells = {(cell["table"], cell["row"], cell["column"]): cell for cell in found}
-    cell, random = (cells["results", "breakout", agent] for agent in ("ddqn", "random"))
-    low, high = cell["ci95"]
-    page = " ".join((ROOT / "docs" / "results.md").read_text().split())
-    assert f"`ddqn` reaches {cell['mean']:.1f} [{low:.1f}, {high:.1f}] on Breakout" in page
-    assert f"random play reaches {random['mean']:.1f}" in page
-    said, seconds = " ".join(SPEED.split()), cell["seconds"]
-    assert f"{cell['seeds']} lanes of {cell['steps']:,} steps with 100 evaluations, took {seconds:.0f} s" in said
-    assert f"{cell['seeds'] * cell['steps'] / seconds / 1000:.0f},000 env steps/s in sum" in said
+    page = (ROOT / "docs" / "results.md").read_text()
+    rows = {}
+    for (table, game, agent), cell in cells.items():
+        if table == "results" and agent == "ddqn":
+            (low, high), random = cell["ci95"], cells[table, game, "random"]["mean"]
+            name = game.replace("_", " ").title()
+            rows[name] = f"| {name} | {cell['mean']:.1f} [{low:.1f}, {high:.1f}] | {random:.1f} |"
+            assert (cell["steps"], cell["seeds"]) == (2_000_000, 30)
+    said = re.findall(
+        r"^(\| [A-Z][\w ]+ \| .+? \| .+? \|) \d+ \|$", page.split("## MinAtar")[1].split("##")[0], re.MULTILINE
+    )
+    assert set(said) == set(rows.values())
+    cell, said_of_speed = cells["results", "breakout", "ddqn"], " ".join(SPEED.split())
+    seconds = cell["seconds"]
+    assert (
+        f"{cell['seeds']} lanes of {cell['steps']:,} steps with 100 evaluations, took {seconds:.0f} s" in said_of_speed
+    )
+    assert f"{cell['seeds'] * cell['steps'] / seconds / 1000:.0f},000 env steps/s in sum" in said_of_speed
+    pair = (cells["results", game, "ddqn"]["seconds"] for game in ("asterix", "space_invaders"))
+    assert "took {:.0f} s and {:.0f} s.".format(*pair) in said_of_speed
 
 
 def test_the_page_on_faults_has_the_numbers_that_are_kept_and_nothing_broke():
