@@ -24,7 +24,7 @@ import jax
 import numpy as np
 import tyro
 
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.loop import Task
 from tenuto.runs.jobs import job_for
@@ -160,7 +160,7 @@ def emulation(task: Task, lanes: int, num: int, steps: int) -> float:
     return round(rate)
 
 
-def learning(tasks: list[Task], updates: int) -> dict[str, float]:
+def updating(tasks: list[Task], updates: int) -> dict[str, float]:
     """Updates and choices alone, on a replay of empty steps; also the env steps per second that updates would allow."""
     stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *tasks)
     keys = jax.vmap(jax.random.key)(np.arange(len(tasks), dtype=np.uint32))
@@ -168,7 +168,7 @@ def learning(tasks: list[Task], updates: int) -> dict[str, float]:
     spans = np.broadcast_to(np.arange(1, lanes.replay.spans.shape[1] + 1, dtype=np.int32), lanes.replay.spans.shape)
     lanes = lanes._replace(replay=dataclasses.replace(lanes.replay, spans=jax.device_put(spans)))
     learn = jax.jit(
-        lambda brain, lanes, t: jax.vmap(loop.learn, (0, 0, None))(stacked, lanes._replace(brain=brain), t).brain,
+        lambda brain, lanes, t: jax.vmap(learning.learn, (0, 0, None))(stacked, lanes._replace(brain=brain), t).brain,
         donate_argnums=0,
     )
     draw = jax.vmap(loop.draw, (0, 0, None))
@@ -209,7 +209,7 @@ def main(options: Options) -> None:
                     line["times_theirs"] = round(line["env_steps_per_s"] / THEIRS[options.agent], 1)
                 if options.parts:
                     line["emulators_alone"] = emulation(tasks[0], lanes, num, 500)
-                    line |= learning(tasks[: lanes // num], 30)
+                    line |= updating(tasks[: lanes // num], 30)
                 print(line, flush=True)
                 found.append(line)
     about = {"game": options.game, "agent": options.agent, "setting": options.setting}

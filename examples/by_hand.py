@@ -11,7 +11,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
@@ -25,7 +25,8 @@ from tenuto.schedules import linear
 def train(task: Task, seed: int, steps: int) -> list[float]:
     """Train one lane; the return of each episode."""
     start, draw, choose, absorb, learn = (
-        jax.jit(partial(function, task)) for function in (loop.start, loop.draw, loop.choose, loop.absorb, loop.learn)
+        jax.jit(partial(function, task))
+        for function in (loop.start, loop.draw, loop.choose, loop.absorb, learning.learn)
     )
     step, reset = jax.jit(task.env.step), jax.jit(task.env.reset)
     lane, returns = start(jax.random.key(seed)), []

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import tyro
 
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.envs.gym.atari import Emulators
 from tenuto.loop import Lane, Task
 from tenuto.runs.jobs import job_for
@@ -79,7 +79,7 @@ def spreads(task: Task, options: Options) -> dict[str, Any]:
     starts = jnp.linspace(t // 5, t - 20, STATES).astype(jnp.int32)
     images = lane.replay.seen.first(starts)
     values = jax.jit(lambda lane: jax.vmap(lambda x: lane.brain.action(loop.as_features(task, x)))(images))
-    learn = jax.jit(partial(loop.learn, task))
+    learn = jax.jit(partial(learning.learn, task))
     found = [np.asarray(values(lane), np.float64)]  # (states, actions)
     for update in range(options.updates):
         lane = learn(lane._replace(learn_key=jax.random.fold_in(lane.learn_key, update)), jnp.int32(t))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from tenuto import loop, td
+from tenuto import learning, loop, td
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Lane, Task
 from tenuto.plan import DECAY
@@ -180,17 +180,18 @@ def look_at_batch(task: Task, lane: Lane, t: Int[Array, ""], key: Array) -> Samp
     k_action, k_loss, k_option = jax.random.split(key, 3)
     brain, lessons, extension, seen = lane.brain, task.agent.action.lessons(), task.agent.extension, Samples()
     if lessons:  # the first of them is that of values
-        spans, usable = loop.sample_for_action(task, lane, t, k_action)
-        losses = loop.action_losses(task, lessons[0], brain.action, brain.target, spans, k_loss)
+        spans, usable = learning.sample_for_action(task, lane, t, k_action)
+        losses = learning.action_losses(task, lessons[0], brain.action, brain.target, spans, k_loss)
         seen = seen._replace(action=(losses, usable))
     if isinstance(extension, AbstractLearnedExtension):
-        spans, found, goals, keys = loop.sample_for_options(task, lane, t, k_option, brain)
-        losses = loop.option_losses(task, extension, lane, loop.option_networks(task, brain), spans, goals, keys)
+        spans, found, goals, keys = learning.sample_for_options(task, lane, t, k_option, brain)
+        nets = learning.option_networks(task, brain)
+        losses = learning.option_losses(task, extension, lane, nets, spans, goals, keys)
         values = jax.vmap(partial(option_values, task, extension, lane))(spans)
         seen = seen._replace(option=(losses, found.astype(jnp.float32)), values=values)
     if task.agent.n_step:  # of the spans that the action values' samples are taken from
-        drawn = lane.replay.draw_spans(k_action, loop.N_STEP_DRAWS * task.plan.batch, t)
-        seen = seen._replace(accepted=(drawn.found & loop.allowed_now(task, lane, drawn), drawn.found))
+        drawn = lane.replay.draw_spans(k_action, learning.N_STEP_DRAWS * task.plan.batch, t)
+        seen = seen._replace(accepted=(drawn.found & learning.allowed_now(task, lane, drawn), drawn.found))
     return seen
 
 

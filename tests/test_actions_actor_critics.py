@@ -40,7 +40,7 @@ from helpers.actor_critics import (
 )
 from helpers.numpy_nets import mlp
 from helpers.trees import assert_close, in_float64, lanes_of, numeric_gradient, same
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.actions import DDPG, SAC, TD3
 from tenuto.extensions import Joint, SkipQ, Uncertain
 from tenuto.loop import Lane, Task
@@ -67,7 +67,7 @@ def teach_extension(task: Task, lane: Lane, keys: Array) -> Taught:
     def one(key: Array) -> Taught:
         k_sample, _ = jax.random.split(key)
         spans, found = lane.replay.sample_spans(k_sample, 1, jnp.int32(STEPS), GAMMA)
-        gradient = loop.option_gradient(task, extension, lane, jnp.int32(STEPS), key)
+        gradient = learning.option_gradient(task, extension, lane, jnp.int32(STEPS), key)
         shared = isinstance(gradient, SharedTrunk)
         slope = gradient.heads.members.layers[-1].bias if shared else gradient.head.layers[-1].bias[None]
         read = jax.vmap(partial(loop.as_features, task))
@@ -167,11 +167,11 @@ def update(task: Task, lane: Lane, t: Array) -> tuple[Lane, Span, list[Array]]:
     """The lane after the update at clock t, the spans it learned from, and each lesson's random numbers."""
     _, k_action = jax.random.split(jax.random.fold_in(lane.learn_key, t))
     k_sample, k_loss = jax.random.split(k_action)
-    spans, _ = loop.sample_for_action(task, lane, t, k_sample)
+    spans, _ = learning.sample_for_action(task, lane, t, k_sample)
     later = range(1, len(task.agent.action.lessons()))
     keys = [k_loss, *(jax.random.fold_in(k_action, loop.LESSONS + number) for number in later)]
     noise = [jax.vmap(lambda k: jax.random.normal(k, (2,)))(jax.random.split(key, task.plan.batch)) for key in keys]
-    return loop.learn(task, lane, t), spans, noise
+    return learning.learn(task, lane, t), spans, noise
 
 
 def batch_of(spans: Span, noise: list[Array]) -> Batch:

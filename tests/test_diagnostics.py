@@ -14,7 +14,7 @@ import pytest
 from helpers.numpy_nets import mlp, option_net
 from helpers.tasks import tiny_task
 from helpers.trees import in_float64, lane_of, on_host
-from tenuto import diagnostics, loop, td
+from tenuto import diagnostics, learning, loop, td
 from tenuto.diagnostics import DIAGNOSTICS, Lessons
 from tenuto.envs import Pendulum
 from tenuto.loop import Lane, Task
@@ -40,7 +40,7 @@ def live(task: Task, key: jax.Array) -> tuple[Lane, Lane]:
     lane = loop.start(task, key)
     for t in range(3):
         lane, _ = compiled.step_lane(task, lane, jnp.int32(t), loop.draw(task, lane.step_key, jnp.int32(t)))
-    learned = loop.learn(task, lane, jnp.int32(3))
+    learned = learning.learn(task, lane, jnp.int32(3))
     return lane, learned._replace(brain=learned.brain._replace(unit=jnp.float32(UNIT)))
 
 

@@ -14,7 +14,7 @@ from helpers.actor_critics import quick
 from helpers.tabular import MDP, Table, episodes, learned, remembering, tabular
 from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, same
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import CATALOGUE, Agent
 from tenuto.extensions import Joint, SkipQ, Uncertain
@@ -105,7 +105,7 @@ def life(task: Task, lane: Lane) -> tuple[Lane, Array]:
         env, seen = task.env.step(lane.env, lane.option.action, drawn.env)
         lane, event = loop.absorb(task, lane, seen, decided, t, drawn)
         env, obs = loop.pick(event.over, task.env.reset(drawn.reset), (env, lane.obs))
-        return loop.learn(task, lane._replace(env=env, obs=obs), t + 1), event.length
+        return learning.learn(task, lane._replace(env=env, obs=obs), t + 1), event.length
 
     return jax.lax.scan(step, lane, jnp.arange(40))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.actions import DoubleQ, Uniform
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv
@@ -172,4 +172,4 @@ def test_to_weigh_needs_a_learner_that_says_what_a_choice_is_worth():
     task = Task(Agent(Uniform(), ActOrRepeat()), Rise(), Plan())
     lane = jax.eval_shape(loop.start, task, jax.random.key(0))
     with pytest.raises(UserError, match="Uniform does not say what a choice is worth"):
-        jax.eval_shape(loop.repeating, task, lane, loop.Drawn(*[jnp.zeros(1, jnp.int32)] * 3))
+        jax.eval_shape(learning.repeating, task, lane, Drawn(*[jnp.zeros(1, jnp.int32)] * 3))

@@ -19,7 +19,7 @@ LAYERS = (  # from the ground up; modules of one layer may import one another
     "actions extensions",
     "agents plan replay",
     "envs",
-    "loop diagnostics",
+    "loop learning diagnostics",
     "settings",
     "trainers",
     "runs",

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.tasks import tiny_task
 from helpers.trees import assert_close, assert_same, lane_of
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.envs.chain import ChainState
 from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
@@ -45,7 +45,7 @@ def thermometer(place):
 def run_on_host(agent):
     """The stream of one lane's steps, and the lane after them."""
     task = jax.tree.map(np.asarray, tiny_task(agent))
-    start, draw, choose, absorb, learn = map(jax.jit, (loop.start, loop.draw, loop.choose, loop.absorb, loop.learn))
+    start, draw, choose, absorb, learn = map(jax.jit, (loop.start, loop.draw, loop.choose, loop.absorb, learning.learn))
     lane = start(task, jax.random.key(SEED))
     place, time, total, stream = 1, 0, np.float32(0), []
     for t in map(np.int32, range(STEPS)):
@@ -165,7 +165,7 @@ def test_lengths_beyond_a_byte_are_recorded_whole():
 def test_a_lane_is_evaluated_by_the_mean_of_its_last_networks_until_it_rests():
     """At a learning rate of 0 networks stay those that are put there."""
     task = tiny_task("ddqn", average=0.5, learn_every=1, episodes=3, learning_rate=0.0)
-    lane, learn = jax.jit(loop.start)(task, jax.random.key(SEED)), jax.jit(loop.learn)
+    lane, learn = jax.jit(loop.start)(task, jax.random.key(SEED)), jax.jit(learning.learn)
     first = mean = lane.brain.action
     for update in (1, 2, 30):
         put = lane._replace(brain=lane.brain._replace(action=jax.tree.map(lambda x, n=update: n * x, first)))

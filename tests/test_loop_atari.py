@@ -33,7 +33,7 @@ from helpers.atari import (
     tiny,
 )
 from helpers.trees import assert_same, both_leaves
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.loop import Lane, Networks, Task
 from tenuto.plan import Plan
 from tenuto.replay import RUNNING, TERMINATED, TRUNCATED, Replay, Screens
@@ -293,7 +293,7 @@ def test_option_values_with_an_eye_of_their_own_leave_that_of_action_values_alon
     """Where it is one torso, that they move it is in the update by hand."""
     task = tiny("temporl", shared_torso=False)
     lane = begun(task)
-    learn = jax.jit(lambda task, lane, t: loop.update_option_values(task, loop.begin_update(task, lane, t), t))
+    learn = jax.jit(lambda task, lane, t: learning.update_option_values(task, learning.begin_update(task, lane, t), t))
     after = learn(task, lane, jnp.int32(STORED)).brain
     assert_same(after.action, lane.brain.action)
     assert_same(after.action_optimisers, lane.brain.action_optimisers)
@@ -307,7 +307,7 @@ def test_the_target_is_copied_when_the_clock_passes_a_multiple_of_500(t: int, co
     assert_same(after.target, ute.brain.action if copied else ute.brain.target)
 
 
-SAMPLE = jax.jit(loop.sample_for_action)
+SAMPLE = jax.jit(learning.sample_for_action)
 
 
 def always(lane: Lane, length: int) -> Lane:
@@ -327,7 +327,7 @@ def test_action_values_learn_from_spans_as_long_as_the_policy_would_hold_the_act
     """Of three batches drawn, the first spans that are no longer than that, in their order."""
     key, t = jax.random.key(0), jnp.int32(STORED)
     spans, usable = SAMPLE(UTE, always(ute, length), t, key)
-    drawn = jax.tree.map(np.asarray, draw_spans(ute.replay, key, loop.N_STEP_DRAWS * BATCH, t))
+    drawn = jax.tree.map(np.asarray, draw_spans(ute.replay, key, learning.N_STEP_DRAWS * BATCH, t))
     wanted = drawn.length[drawn.found & (drawn.length <= length)][:BATCH]
     assert len(wanted) == BATCH
     assert usable.tolist() == [1] * BATCH

@@ -10,7 +10,7 @@ import pytest
 
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same, lanes_of
-from tenuto import loop
+from tenuto import learning
 from tenuto.envs.lava import Lava
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Task
@@ -22,7 +22,7 @@ from tenuto.trainers.compiled import CompiledProgram
 MAP = Lava(("S..", "#..", ".#G"), limit=9)
 AHEAD, BATCH, GAMMA, STEPS, SEEDS = 2, 64, 0.5, 101, range(6)
 KEY = jax.random.key(5)
-SAMPLE, ALLOWED = jax.jit(loop.sample_for_action), jax.jit(loop.allowed_now)
+SAMPLE, ALLOWED = jax.jit(learning.sample_for_action), jax.jit(learning.allowed_now)
 DRAW_STEPS, DRAW_SPANS = (jax.jit(draw, static_argnums=2) for draw in (Replay.draw_steps, Replay.draw_spans))
 
 
@@ -78,7 +78,7 @@ def draws(task: Task, lane: Lane) -> list[tuple[int, tuple[int, int]]]:
     replay, t = lane.replay, jnp.int32(STEPS)
     if task.agent.extension.lengths == (1,):
         return list(enumerate((int(end), 1) for end in DRAW_STEPS(replay, KEY, BATCH, t).end))
-    number = loop.N_STEP_DRAWS * BATCH if task.agent.n_step else BATCH
+    number = learning.N_STEP_DRAWS * BATCH if task.agent.n_step else BATCH
     drawn = DRAW_SPANS(replay, KEY, number, t)
     spans = list(zip(drawn.end.tolist(), drawn.length.tolist(), strict=True))
     if not task.agent.n_step:

@@ -10,7 +10,7 @@ from jaxtyping import Array, PyTree
 
 from helpers.tasks import tiny_task
 from helpers.trees import assert_same
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.agents import CATALOGUE
 from tenuto.envs import AbstractEnv, Chain, Pendulum
 from tenuto.extensions import AbstractLearnedExtension
@@ -168,7 +168,7 @@ def test_values_keep_their_worth_when_rewards_turn_out_larger_than_thought(agent
     brain, learned = lane.brain._replace(unit=jnp.float32(1)), loop.learned(task, lane)
     x = loop.as_features(task, lane.obs)
     lane = lane._replace(brain=brain, scales=lane.scales._replace(reward=gains))
-    after = jax.jit(lambda lane: loop.begin_update(task, lane, jnp.int32(0)))(lane).brain
+    after = jax.jit(lambda lane: learning.begin_update(task, lane, jnp.int32(0)))(lane).brain
     assert after.unit == 0.25
     choices = task.agent.extension.choices(env.actions)
     before = task.agent.action.value(brain.action, brain.target, x, key, choices)

@@ -16,7 +16,7 @@ import tyro
 
 from helpers.files import snapshot
 from tenuto import cli, extras
-from tenuto.cli import commands
+from tenuto.cli import commands, studies
 from tenuto.cli import sweep as command
 from tenuto.engines import attempts
 from tenuto.errors import UserError
@@ -49,7 +49,7 @@ def test_the_example_is_a_sweep():
 
 
 def test_the_help_shows_a_file_that_can_be_read():
-    text = str(commands.Sweep.__doc__)
+    text = str(studies.Sweep.__doc__)
     shown = "\n".join(line.strip() for line in text.splitlines() if line.startswith("        "))
     import tomllib
 

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from helpers.trees import assert_same, lane_of, on_host, same
-from tenuto import loop, recorded
+from tenuto import learning, recorded
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
 from tenuto.bandit import Constant
@@ -312,7 +312,7 @@ def test_a_resting_lane_keeps_its_networks_even_where_an_update_would_not_be_fin
     plan, net = TASKS[0].plan, jnp.ones(2)
     resting: Any = SimpleNamespace(episode=jnp.int32(EARLY))
     for slope in (1.0, math.inf, math.nan):
-        after, _ = loop.descend(TASKS[0], resting, jnp.int32(0), slope * net, net, plan.optimiser.init(net))
+        after, _ = learning.descend(TASKS[0], resting, jnp.int32(0), slope * net, net, plan.optimiser.init(net))
         assert after.tolist() == [1.0, 1.0], f"slope {slope}"
 
 

@@ -18,7 +18,7 @@ from helpers.atari import (
     tiny,
 )
 from helpers.trees import assert_close, assert_same, lane_of, same
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.actions import Uniform
 from tenuto.agents import Agent
 from tenuto.envs.gym.atari import Atari, Emulators
@@ -28,7 +28,7 @@ from tenuto.plan import Plan
 from tenuto.trainers import buffers, host, host_step
 from tenuto.types import TimeStep
 
-PARTS = tuple(map(jax.jit, (loop.begin_update, loop.update_option_values, loop.update_action_values)))
+PARTS = tuple(map(jax.jit, (learning.begin_update, learning.update_option_values, learning.update_action_values)))
 
 
 @jax.jit

@@ -20,7 +20,7 @@ from tenuto.errors import UserError
 from tenuto.runs.jobs import Job, job_for
 
 KILLED_SHARE = 0.15  # kills that a study must have seen, as a share of its jobs
-BETWEEN_SECONDS = (2.0, 8.0)  # two kills
+BETWEEN_SECONDS = (1.0, 4.0)  # two kills
 CALLS = 20  # commands, after which a study that is not complete has lost something
 LENGTHS = (400, 3000, 12_000)  # episodes: jobs of one seed, from a moment to some seconds
 Opener = Callable[[], study.Engine]

@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import Progress, TaskID
 
 from tenuto import extras
-from tenuto.cli.commands import Reproduce, ReproduceFlags, Where
+from tenuto.cli.studies import Reproduce, ReproduceFlags, Where
 from tenuto.cli.train import show_needs
 from tenuto.console import bars, console, say, show_progress, stop_on_ctrl_c
 from tenuto.engines import study

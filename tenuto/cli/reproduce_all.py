@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tenuto.cli.commands import EXPERIMENT_FLAGS, Reproduce, ReproduceAll
 from tenuto.cli.reproduce import reproduce_one
+from tenuto.cli.studies import EXPERIMENT_FLAGS, Reproduce, ReproduceAll
 from tenuto.console import say
 from tenuto.errors import UserError
 from tenuto.experiments import EXPERIMENTS

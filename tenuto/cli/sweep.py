@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.table import Table
 
 from tenuto import extras
-from tenuto.cli.commands import Sweep
 from tenuto.cli.reproduce import open_engine, run_with_bars
+from tenuto.cli.studies import Sweep
 from tenuto.console import console, say
 from tenuto.engines import study
 from tenuto.errors import UserError

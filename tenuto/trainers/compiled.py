@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from tenuto import hold, loop, recorded
+from tenuto import hold, learning, loop, recorded
 from tenuto.envs import AbstractEnv
 from tenuto.errors import UserError
 from tenuto.loop import Lane, Networks, Task
@@ -46,7 +46,7 @@ def run(
 
     def act_and_learn(lanes: Lane, inputs: tuple[Array, loop.Draws]) -> tuple[Lane, Event]:
         lanes, events = act(lanes, inputs)
-        return jax.vmap(loop.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
+        return jax.vmap(learning.learn, (0, 0, None))(tasks, lanes, inputs[0][-1] + 1), events
 
     def all_rounds(one_round: Callable[..., tuple[Lane, Event]]) -> Callable[[Lane], tuple[Lane, Event]]:
         return lambda lanes: jax.lax.scan(one_round, lanes, (clock, drawn))
@@ -99,7 +99,7 @@ def make_train(task: Task) -> Callable[[Array], tuple[Networks, Chunk]]:
 
     def one_round(lane: Lane, t: Int[Array, ""]) -> tuple[Lane, Event]:
         lane, events = jax.lax.scan(one_step, lane, t + jnp.arange(every))
-        learn = partial(loop.learn, task, t=t + every)
+        learn = partial(learning.learn, task, t=t + every)
         return jax.lax.cond(t >= plan.first_update, learn, lambda lane: lane, lane), events
 
     def train(key: Array) -> tuple[Networks, Chunk]:

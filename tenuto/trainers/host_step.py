@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, PyTreeDef
 
-from tenuto import loop, own, recorded
+from tenuto import learning, loop, own, recorded
 from tenuto.envs.gym.vector import Observed
 from tenuto.extensions import AbstractLearnedExtension
 from tenuto.loop import Brain, Draws, Lane, Task
@@ -83,7 +83,7 @@ def absorb_and_choose(
         lane = lane._replace(option=chosen.option)
         lane, event = loop.absorb(task, lane, step, chosen.decided, t, drawn)
         lane = lane._replace(obs=fresh, replay=lane.replay.show(t + 1, fresh))
-        return loop.learn(task, lane, t + 1) if learn else lane, event
+        return learning.learn(task, lane, t + 1) if learn else lane, event
 
     lanes, events = jax.vmap(one)(tasks, lanes, chosen, seen, now)
     return lanes, events, choose(tasks, lanes, t + 1, then)
@@ -127,19 +127,19 @@ class StepCalls:
         self.step = jit_in_place(self._step, donate_argnums=(0, 1, 2))
         self.step_and_learn = jit_in_place(self._step_and_learn, donate_argnums=(0, 1, 2, 3))
         self.copies = jax.jit(self._copies)
-        self.updates: tuple[UpdateCall, ...] = (self._update(loop.learn, Brain._fields),)
+        self.updates: tuple[UpdateCall, ...] = (self._update(learning.learn, Brain._fields),)
         if shapes.in_parts:
             average, unit = (((name,) if self._layouts[name].rows else ()) for name in ("average", "unit"))
             begun = (*ACTING, *average, *unit) if unit else ()  # all values change with their unit
             self.updates = (
-                self._update(loop.begin_update, ("target", "gradient", *begun), () if unit else ACTING),
+                self._update(learning.begin_update, ("target", "gradient", *begun), () if unit else ACTING),
                 self._update(
-                    lambda task, lane, t, _: loop.update_option_values(task, lane, t),
+                    lambda task, lane, t, _: learning.update_option_values(task, lane, t),
                     ("action", "extension", "extension_optimiser"),
                     ("gradient",),
                 ),
                 self._update(
-                    loop.update_action_values,
+                    learning.update_action_values,
                     ("action", "action_optimisers", *average),
                     ("target", "extension", *unit),
                 ),
@@ -346,7 +346,7 @@ class DeviceLanes:
 
     def _blank_gradient(self, brain: Brain) -> Nets:
         """Zeros, to hold the gradient of the option values' loss, between the parts of an update."""
-        nets, lower = loop.option_networks(self._task, brain), loop.option_networks(self._task, self._lower)
+        nets, lower = learning.option_networks(self._task, brain), learning.option_networks(self._task, self._lower)
         zeros = jax.tree.map(lambda x, is_lower: jnp.zeros(x.shape, jnp.bfloat16 if is_lower else x.dtype), nets, lower)
         return to_device(zeros)
 

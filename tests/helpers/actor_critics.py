@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from helpers.numpy_nets import mlp, option_net, relu
 from helpers.trees import in_float64, lanes_of
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.agents import Agent
 from tenuto.envs import AbstractEnv
 from tenuto.extensions import Figar, Joint
@@ -221,8 +221,8 @@ def first_gradient(state: Any) -> Any:
 @quick
 def teach_critic(task: Task, lane: Lane, keys: Array) -> Taught:
     def one(key: Array) -> Taught:
-        spans, usable = loop.sample_for_action(task, lane, jnp.int32(STEPS), jax.random.split(key)[0])
-        brain = loop.learn_lessons(task, lane, jnp.int32(STEPS), key)
+        spans, usable = learning.sample_for_action(task, lane, jnp.int32(STEPS), jax.random.split(key)[0])
+        brain = learning.learn_lessons(task, lane, jnp.int32(STEPS), key)
         slope = first_gradient(brain.action_optimisers[0]).members.layers[-1].bias
         return Taught(jax.tree.map(lambda x: x[0], spans), usable[0], slope)
 

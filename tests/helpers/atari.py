@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tenuto import loop, nets
+from tenuto import learning, loop, nets
 from tenuto.envs.gym.atari import Atari, Emulators
 from tenuto.envs.gym.vector import Observed
 from tenuto.extensions import Joint, Zeta
@@ -99,7 +99,7 @@ def tiny(agent: str, shared_torso: bool | None = None, env: Atari = SPEC, **plan
 
 
 START = jax.jit(loop.start)
-LEARN = jax.jit(loop.learn)
+LEARN = jax.jit(learning.learn)
 
 
 @jax.jit

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from jaxtyping import Array
 
 from helpers.actor_critics import quick
-from tenuto import loop
+from tenuto import learning, loop
 from tenuto.agents import Agent
 from tenuto.envs import AbstractSpec
 from tenuto.extensions import Figar
@@ -262,7 +262,7 @@ def remembering(task: Task, told_of: Iterable[list[Steps]]) -> tuple[Lane, int]:
 def learned(task: Task, lane: Lane, t: Array) -> Lane:
     """The lane after one update from everything that was seen, each span once."""
     with patch.multiple(Replay, **DRAWS):
-        return loop.learn(task, lane, t)
+        return learning.learn(task, lane, t)
 
 
 # --- networks that are tables ----------------------------------------------------------------------------------
