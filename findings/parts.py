@@ -44,7 +44,7 @@ from tenuto.trainers.devices import start_jax
 MAPS = Path(__file__).parent / "maps"
 LAVA = [file.stem for file in sorted(MAPS.glob("*.txt"))]
 CHAINS = ["chain-13", "chain-41", "chain-57", "chain-83"]
-CHUNK_STEPS = 20_000
+CHUNK_STEPS = 4000
 
 
 def masks(keep: float) -> Callable[[Agent], Agent]:
