@@ -1,5 +1,6 @@
 """An agent is what to do × how long × how bold. The agents of the paper are rows of a table."""
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -35,6 +36,26 @@ class Agent(eqx.Module):
                 f"{extension} holds exploratory actions, and {action} calls none of its actions that: "
                 "use it with DoubleQ, or give this learner another extension policy, such as Uncertain"
             )
+        if isinstance(self.extension, Uncertain) and self.extension.led:
+            heads = self.action.heads if isinstance(self.action, BootstrappedQ) else 0
+            if heads != self.extension.heads:
+                raise UserError(
+                    f"{action} has {heads} heads that lead an episode and {extension} {self.extension.heads}: use "
+                    "BootstrappedQ with as many, or leave led out"
+                )
+
+    @property
+    def uses_lam(self) -> bool:
+        """Whether lengths depend on λ: then it can be set, swept and shown."""
+        return self.extension.uses_lam and not self.extension.led
+
+    def with_heads(self, heads: int) -> "Agent":
+        """The same agent with ensembles of option values of so many heads, and where one of them leads, of action
+        values too."""
+        action, extension = self.action, self.extension.with_heads(heads)
+        if isinstance(action, BootstrappedQ) and extension.led:
+            action = dataclasses.replace(action, heads=heads)
+        return dataclasses.replace(self, action=action, extension=extension)
 
     def suits(self, actions: AbstractSpace) -> bool:
         """Whether it can act in an environment with these actions."""
@@ -65,6 +86,10 @@ CATALOGUE: dict[str, Entry] = {
     "full-ensemble": Entry(
         Agent(BootstrappedQ(), Uncertain(10), Constant(2.0), n_step=True),
         "UTE with an ensemble of action values too",
+    ),
+    "ute-thompson": Entry(
+        Agent(BootstrappedQ(), Uncertain(10, led=True), n_step=True),
+        "full-ensemble without λ: one head leads each episode, in what it does and for how long",
     ),
     "joint-options": Entry(
         Agent(extension=Joint(tuple(range(1, 11)))), "undecomposed: a value per (action, length) pair"

@@ -221,7 +221,8 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     if task.plan.warmup:
         warm = t < task.plan.warmup
         choice, explored = jnp.where(warm, drawn.warmup[0], choice), explored | warm
-    now = Situation(x, explored, lane.lam, epsilon, drawn.extension)
+    leader = lane.episode_state if agent.extension.led else ()
+    now = Situation(x, explored, lane.lam, epsilon, drawn.extension, leader)
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):
         length = jnp.where(warm, drawn.warmup[1], length)

@@ -64,7 +64,7 @@ class Policy:
             f"{type(agent.action).__name__} and {type(agent.extension).__name__}",
             f"observes {textwrap.shorten(str(self.observation_space or ours), 160)}",
             f"{env.actions.words}, each for up to {self.max_length} steps",
-            *([f"λ = {self.lam:g}"] if agent.extension.uses_lam else []),
+            *([f"λ = {self.lam:g}"] if agent.uses_lam else []),
         ]
         return f"<Policy: {'; '.join(words)}>"
 

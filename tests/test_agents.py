@@ -4,12 +4,13 @@ import dataclasses
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from helpers.tasks import DISCRETE, tiny_task
 from helpers.trees import assert_same, lane_of, on_host
-from tenuto import agents, settings
+from tenuto import agents, loop, settings
 from tenuto.actions import DDPG, SAC, TD3, BootstrappedQ, Uniform
 from tenuto.agents import Agent
 from tenuto.errors import UserError
@@ -28,6 +29,30 @@ def test_the_catalogue_lists_exactly_these_agents():
 def test_agents_know_which_actions_they_can_take():
     assert agents.able(Discrete(3)) == DISCRETE
     assert agents.able(Box(-1.0, [0.5, 2.0])) == CONTINUOUS
+
+
+def test_heads_lead_lengths_where_there_are_as_many_of_both_and_no_lambda_is_used():
+    whole = agents.named("ute-thompson")
+    fewer = whole.with_heads(4)
+    assert (fewer.action.heads, fewer.extension.heads) == (4, 4)
+    assert (whole.uses_lam, agents.named("full-ensemble").uses_lam) == (False, True)
+    plain = agents.named("full-ensemble").with_heads(4)
+    assert (plain.action.heads, plain.extension.heads) == (10, 4)
+    for action in (BootstrappedQ(heads=9), Agent().action):
+        with pytest.raises(UserError, match="as many"):
+            Agent(action, Uncertain(10, led=True))
+
+
+@pytest.mark.parametrize("leader", range(3))
+def test_the_head_that_leads_an_episode_decides_what_is_done_and_for_how_long(leader: int):
+    task = tiny_task("ute-thompson")
+    lane = loop.start(task, jax.random.key(4))._replace(episode_state=jnp.int32(leader))
+    option = loop.choose(task, lane, jnp.int32(0), loop.draw(task, lane.step_key, jnp.int32(0)))[0].option
+    x = loop.as_features(task, lane.obs)
+    action = jnp.argmax(lane.brain.action(x)[leader])
+    lengths = task.agent.extension.values(lane.brain.extension, x, action, task.env.actions)
+    assert option.choice == action
+    assert option.length == 1 + jnp.argmax(lengths[leader])
 
 
 @pytest.fixture(scope="module")

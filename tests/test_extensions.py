@@ -181,6 +181,20 @@ def test_uncertain_never_randomises() -> None:
         assert extend(part, fixed(SPREAD), 2, explored, 0.0, 1.0, drawn) == (2, 3)
 
 
+@pytest.mark.parametrize("leader", [0, 1, 2])
+def test_the_head_that_leads_decides_lengths_in_training_and_the_mean_in_evaluations(leader: int) -> None:
+    values = jnp.asarray([[0.0, 0, 9, 0, 0], [0, 8, 0, 0, 0], [0, 0, 0, 0, 5]])
+    now = Situation(OBS, jnp.bool_(False), jnp.float32(0), jnp.float32(1), ())
+    part = Uncertain(J, heads=3, led=True)
+    led = part.extend(lambda x, code: values, jnp.asarray(1), now._replace(leader=jnp.asarray(leader)), ACTIONS)
+    assert led[1] == [3, 2, 5][leader]
+    assert part.extend(lambda x, code: values, jnp.asarray(1), now, ACTIONS)[1] == 3
+    plain = Uncertain(J, heads=3)
+    assert (
+        plain.extend(lambda x, code: values, jnp.asarray(1), now._replace(leader=jnp.asarray(leader)), ACTIONS)[1] == 3
+    )
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 def test_skip_q_randomises_the_length_with_probability_epsilon(epsilon: float) -> None:
     """The best length comes with 1 - epsilon and its share of the uniform rest, whether or not the action explored."""

@@ -67,7 +67,9 @@ def test_networks_start_and_see_as_published(agent: str):
     whole = atari.composition(agent, "released")
     ute = agent in ("ute-1step", "ute", "ute-adaptive")
     assert init_of(whole.action) == ("orthogonal" if ute else "uniform")
-    assert init_of(whole.extension) == ("orthogonal" if ute or agent == "full-ensemble" else "uniform")
+    assert init_of(whole.extension) == (
+        "orthogonal" if ute or agent in ("full-ensemble", "ute-thompson") else "uniform"
+    )
     assert whole.shared_torso == (ute or agent == "temporl")
     recommended = atari.composition(agent, "standard")
     assert (init_of(recommended.action), init_of(recommended.extension)) == ("uniform", "uniform")
@@ -135,7 +137,7 @@ def test_every_agent_can_be_assembled_for_every_setting(agent: str, setting: str
     )
     epsilon = [float(plan.epsilon(t, 0)) for t in (0, 100_000, 200_000, 10**6)]
     np.testing.assert_allclose(epsilon, [1, 0.505, 0.01, 0.01], rtol=1e-5)
-    ute = agent in ("ute-1step", "ute", "ute-adaptive", "full-ensemble")
+    ute = agent in ("ute-1step", "ute", "ute-adaptive", "full-ensemble", "ute-thompson")
     assert plan.extension_batch == (64 if ute and setting == "released" else 32)
     whole = 100_000 if task.agent.n_step and setting != "text" else 50_000
     lane = jax.eval_shape(loop.start, task, jax.random.key(0))

@@ -12,7 +12,7 @@ from tenuto.bandit import PAPER_ARMS, Constant, SlidingWindowUCB
 from tenuto.extensions import Joint, SkipQ, Uncertain, Zeta
 from tenuto.plan import Periodic, Polyak
 
-UTE = ("ute-1step", "ute", "ute-adaptive", "full-ensemble")
+UTE = ("ute-1step", "ute", "ute-adaptive", "full-ensemble", "ute-thompson")
 LENGTHS = (10, 30, 50, 70)
 
 
@@ -50,7 +50,7 @@ def test_text_has_the_numbers_of_the_papers_table(name, length):
     agent, plan = task.agent, task.plan
     assert (plan.gamma, plan.learning_rate, plan.extension_batch, plan.clip) == (0.999, 5e-4, 64, None)
     assert plan.target == Periodic(500)
-    assert agent.n_step == (name in ("ute", "ute-adaptive", "full-ensemble"))
+    assert agent.n_step == (name in ("ute", "ute-adaptive", "full-ensemble", "ute-thompson"))
     assert epsilon(task) == 1.0
     assert epsilon(task, step=50 * length) == pytest.approx(0.5005)
     assert epsilon(task, step=50 * length, episode=10**6) == pytest.approx(0.5005)

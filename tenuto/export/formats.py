@@ -45,5 +45,5 @@ def about(task: Task, networks: Networks) -> dict[str, Any]:
     """The agent in a few words."""
     agent = task.agent
     parts = {"action": type(agent.action).__name__, "extension": type(agent.extension).__name__}
-    lam = {"lam": float(networks.lam)} if agent.extension.uses_lam else {}
+    lam = {"lam": float(networks.lam)} if agent.uses_lam else {}
     return {**parts, **lam, "max_length": agent.extension.max_length, "actions": task.env.actions.words}

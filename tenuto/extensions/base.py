@@ -24,6 +24,7 @@ class Situation(NamedTuple):
     lam: Float[Array, ""]
     epsilon: Float[Array, ""]
     drawn: PyTree  # what its own `draw` gave for this step
+    leader: Int[Array, ""] | tuple[()] = ()  # the head that leads the episode; empty where none does
 
 
 class Standing(NamedTuple):
@@ -77,6 +78,11 @@ class AbstractExtension(eqx.Module):
     @property
     def only_whole(self) -> bool:
         """Whether only whole options are evidence, not the shorter spans within them."""
+        return False
+
+    @property
+    def led(self) -> bool:
+        """Whether the head that leads an episode's actions decides their lengths, too."""
         return False
 
     def with_max_length(self, longest: int) -> Self:
@@ -151,7 +157,10 @@ class AbstractLearnedExtension(AbstractExtension):
         return self.min_length + jnp.argmax(values[self.min_length - 1 :])
 
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
-        length = self.best(nets, now.obs, choice, now.lam, actions)
+        if self.led and not isinstance(now.leader, tuple):
+            length = self.length_of_best(self.values(nets, now.obs, choice, actions)[now.leader])
+        else:
+            length = self.best(nets, now.obs, choice, now.lam, actions)
         if self.epsilon_greedy:
             coin, random = now.drawn
             length = jnp.where(coin < now.epsilon, random, length)

@@ -17,7 +17,9 @@ from tenuto.types import Nets, ObsSize, Span
 class Uncertain(AbstractLearnedExtension):
     """B networks of option values, all trained towards the same target; as published never epsilon-random.
 
-    λ > 0 favours lengths the heads disagree on (bold), λ < 0 avoids them (cautious).
+    λ > 0 favours lengths the heads disagree on (bold), λ < 0 avoids them (cautious). Where the ensemble is `led`, no λ
+    is needed: in training the head that leads an episode's actions decides their lengths, too (Thompson sampling, as in
+    Bootstrapped DQN).
     """
 
     uses_lam = True
@@ -32,6 +34,7 @@ class Uncertain(AbstractLearnedExtension):
     keep: float = eqx.field(static=True, default=0.5)  # probability that a head learns from a sample
     shared: tuple[int, ...] = eqx.field(static=True, default=())  # hidden layers that all heads share, if any
     epsilon_greedy: bool = eqx.field(static=True, default=False)
+    led: bool = eqx.field(static=True, default=False, kw_only=True)
     init_weights: str = eqx.field(static=True, default="uniform")
     one_embedding: bool = eqx.field(static=True, default=False)  # whether heads share the embedding of the choice
     net: Maker | None = eqx.field(static=True, default=None, metadata=PYTHON)  # each head: one's own (`own.py`)

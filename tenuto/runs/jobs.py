@@ -101,7 +101,7 @@ class Job:
     @property
     def uses_lam(self) -> bool:
         """Whether the agent uses λ."""
-        return self.tasks[0].agent.extension.uses_lam
+        return self.tasks[0].agent.uses_lam
 
     @property
     def evaluation_cut(self) -> int:
@@ -387,17 +387,18 @@ def _base(
     plan = task.plan
     if request.precision is not None:
         plan = dataclasses.replace(plan, precision=request.precision)
-    extension = task.agent.extension
+    agent, extension = task.agent, task.agent.extension
     try:
         if request.max_length is not None:
             extension = extension.with_max_length(request.max_length)
         if request.min_length is not None:
             extension = extension.with_min_length(request.min_length)
+        agent = dataclasses.replace(agent, extension=extension)
         if request.heads is not None:
-            extension = extension.with_heads(request.heads)
+            agent = agent.with_heads(request.heads)
     except UserError as problem:
         raise UserError(f"agent '{request.agent}' {problem}") from None
-    return dataclasses.replace(task, plan=plan, agent=dataclasses.replace(task.agent, extension=extension))
+    return dataclasses.replace(task, plan=plan, agent=agent)
 
 
 def _with_fields(task: Task, request: Request) -> Task:

@@ -84,7 +84,7 @@ def later(default: Any = None) -> Any:
 def _lam(task: "Task", value: float, who: str) -> "Task":
     from tenuto.bandit import Constant
 
-    if not task.agent.extension.uses_lam:
+    if not task.agent.uses_lam:
         raise UserError(f"agent '{who}' takes no --lam: only UTE's agents do (ute, ute-ddpg and so on)")
     return dataclasses.replace(task, agent=dataclasses.replace(task.agent, lam=Constant(value)))
 

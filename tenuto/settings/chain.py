@@ -58,6 +58,7 @@ RELEASED = {
     "ute-1step": RELEASED_UTE,
     "ute-adaptive": RELEASED_UTE,
     "full-ensemble": RELEASED_UTE,
+    "ute-thompson": RELEASED_UTE,
     "temporl": RELEASED_TEMPORL,
 }  # and RELEASED_DQN for every other agent
 

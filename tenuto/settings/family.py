@@ -71,7 +71,7 @@ class Row:
         def fit(part: Any) -> Any:
             return dataclasses.replace(part, **fields.get(type(part), {}))
 
-        fixed = agent.extension.uses_lam and isinstance(agent.lam, Constant)
+        fixed = agent.uses_lam and isinstance(agent.lam, Constant)
         return dataclasses.replace(
             agent,
             action=fit(agent.action),

@@ -41,7 +41,7 @@ def tiny_task(agent: str, length: int = 5, env: AbstractEnv | None = None, **pla
 
 DISCRETE = (
     *("ddqn", "fixed-j", "ez-greedy", "dar", "temporl", "b-dqn"),
-    *("ute-1step", "ute", "ute-adaptive", "full-ensemble", "joint-options", "random"),
+    *("ute-1step", "ute", "ute-adaptive", "full-ensemble", "ute-thompson", "joint-options", "random"),
 )
 
 
