@@ -190,7 +190,9 @@ def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UserError, match=r"3 such jobs at a time do not fit .* fewer agents or games"):
         needs.describe([small] * 3, 3)
     monkeypatch.setattr(needs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
-    with pytest.raises(UserError, match=r"checkpoints need up to .* 1\.0 GB left"):
+    kept = each - 706e6 + 706e6 / screens.USUAL
+    assert needs.needs(job)[1] == pytest.approx(14 * kept, rel=0.01)
+    with pytest.raises(UserError, match=r"checkpoints need about 8\.\d GB, .* 1\.0 GB left"):
         needs.check_disk([job], 1, tmp_path / "not" / "there")
 
 

@@ -17,6 +17,7 @@ PIECE = 2**22  # bytes of screens that are packed together, if not a single one 
 LEAST, LEAST_SCREEN = 2**20, 256  # bytes of an array, and of a screen, from which on packing is worth it
 LEVEL = 1  # of zlib: the higher ones take several times as long for little
 CLOSEST = 1032  # times: zlib packs nothing closer
+USUAL = 10  # times: screens of games become at least so much smaller (Road Runner's: `benchmarks/checkpoints.py`)
 THREADS = 4
 MOST_AXES = 32
 WORD = np.dtype("<u8")  # of the table before the pieces
