@@ -1,13 +1,15 @@
 """How large is the checkpoint of an Atari lane, and how long does it take to write and to read? The last line is one
 JSON object.
 
-    python benchmarks/checkpoints.py                       # 50,000 screens of Road Runner
+    python benchmarks/checkpoints.py                       # a lane whose replay is full: 100,000 screens of Road Runner
+    python benchmarks/checkpoints.py --steps 20000         # a shorter run, with room for no more
     python benchmarks/checkpoints.py >> results/benchmarks/checkpoints_cpu.jsonl
 
-Screens are those of games played at random, with actions held for 1 to 10 steps, as an agent sees them. All else that a
-lane of `ute` keeps (networks, moments of Adam, the other arrays of its replay) has the size that it has in a run of so
-many steps, and random content. The checkpoint is written and read with its screens packed, and as they are. `copy_s`:
-the lanes stop while they are copied, here from memory to memory; all else is done while they go on.
+Screens are those of games played at random, with actions held for 1 to 10 steps, as an agent sees them; replay is full
+of them. All else that a lane of `ute` keeps (networks, moments of Adam, the other arrays of its replay) has the size
+that it has in a run of so many steps, and random content. The checkpoint is written and read with its screens packed,
+and as they are. `copy`: the lanes stop while they are copied, here from memory to memory; all else is done while they
+go on. `cpu_s` are seconds of all threads together, which a busy machine changes little.
 """
 
 import json
@@ -44,8 +46,8 @@ LONGEST = 10  # steps for which an action is held
 class Options:
     game: str = "road_runner"
     """Which game is played."""
-    steps: int = 50_000
-    """Steps of the run, and screens in its replay."""
+    steps: int = 100_000
+    """Steps of the run."""
 
 
 def played(spec: Atari, steps: int) -> np.ndarray:
@@ -61,8 +63,8 @@ def played(spec: Atari, steps: int) -> np.ndarray:
     return found
 
 
-def lane(job: Job, shown: np.ndarray) -> tuple[Any, dict[str, np.ndarray]]:
-    """The shape of the state of the job's lane, and its leaves, with these screens in replay."""
+def lane(job: Job, spec: Atari) -> tuple[Any, dict[str, np.ndarray]]:
+    """The shape of the state of the job's lane, and its leaves, with screens in replay."""
     shape = program.state_shape(*program.stacked(job.tasks, [0], np.arange(1)), 1)
     rng, leaves = np.random.default_rng(0), {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(shape):
@@ -72,7 +74,9 @@ def lane(job: Job, shown: np.ndarray) -> tuple[Any, dict[str, np.ndarray]]:
         if array.dtype.kind == "f":
             array[...] = rng.standard_normal(words.shape, np.float32)
         leaves[jax.tree_util.keystr(path)] = array
-    leaves[SCREENS][0, : len(shown)] = shown[: leaves[SCREENS].shape[1]]
+    rows = leaves[SCREENS].shape[1]
+    print(f"playing {rows:,} steps", file=sys.stderr, flush=True)
+    leaves[SCREENS][0] = played(spec, rows)
     return shape, leaves
 
 
@@ -96,24 +100,26 @@ def measure(shape: Any, leaves: dict[str, np.ndarray], path: Path, least: float)
 def main(options: Options) -> None:
     start_jax()
     job = job_for(f"atari-{options.game}", "ute", seeds=1, steps=options.steps)
-    print(f"playing {options.steps:,} steps", file=sys.stderr, flush=True)
-    shape, leaves = lane(job, played(job.env, options.steps))
-    pixels = leaves[SCREENS].nbytes
+    assert isinstance(job.env, Atari)
+    shape, leaves = lane(job, job.env)
     copies, copying = timed(lambda: {name: leaf.copy() for name, leaf in leaves.items()})
-    packed, packing = timed(lambda: screens.pack(copies[SCREENS]).stream().nbytes)
+    pixels = copies[SCREENS]
+    packed, packing = timed(lambda: screens.pack(pixels).stream().nbytes)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / layout.CHECKPOINT
-        found = {
-            name: measure(shape, copies, path, least)
-            for name, least in (("plain", math.inf), ("packed", screens.LEAST))
-        }
-    of_screens = {"mb": round(pixels / 1e6, 1), "packed_mb": round(packed / 1e6, 1), "times": round(pixels / packed, 1)}
-    rate = round(pixels / 1e6 / packing["cpu_s"])
+        kinds = (("plain", math.inf), ("packed", screens.LEAST))
+        found = {name: measure(shape, copies, path, least) for name, least in kinds}
+    of_screens = {
+        "number": pixels.shape[1],
+        "mb": round(pixels.nbytes / 1e6, 1),
+        "packed_mb": round(packed / 1e6, 1),
+        "times": round(pixels.nbytes / packed, 1),
+        "mb_per_cpu_s": round(pixels.nbytes / 1e6 / packing["cpu_s"]),
+    }
     device = {"device": jax.local_devices()[0].device_kind, "cores": os.cpu_count()}
-    versions = {"jax": jax.__version__, "tenuto": tenuto.__version__}
     line = {"name": "checkpoints", "date": date.today().isoformat(), **device, "game": options.game}
-    line |= {"steps": options.steps, "screens": of_screens | {"mb_per_cpu_s": rate}, "copy_s": copying["s"], **found}
-    print(json.dumps(line | versions))
+    line |= {"screens": of_screens, "copy": copying, **found}
+    print(json.dumps(line | {"jax": jax.__version__, "tenuto": tenuto.__version__}))
 
 
 if __name__ == "__main__":
