@@ -497,6 +497,19 @@ def test_the_speeds_on_atari_are_those_that_were_measured():
         assert needs.SPEEDS["gpu"][lanes] == rates["tensorfloat32", lanes]["env_steps_per_s"]
 
 
+def test_the_size_and_the_seconds_of_checkpoints_of_atari_lanes_are_those_kept():
+    kept = json.loads((ROOT / "results" / "benchmarks" / "checkpoints_cpu.jsonl").read_text())
+    page, found = " ".join((ROOT / "docs" / "atari.md").read_text().split()), kept["screens"]
+    assert f"the {found['number']:,} screens of a lane whose replay is full are {found['times']} times smaller" in page
+    assert 0.7 < found["mb"] / kept["plain"]["mb"] < 0.8
+    for name, each in (("as they are", kept["plain"]), ("packed", kept["packed"])):
+        assert f"| {name} | {each['mb']} | {each['write']['cpu_s']} | {each['read']['cpu_s']} |" in page
+    small, large = (f"{28 * kept[name]['mb'] / 1000:.1f}" for name in ("packed", "plain"))
+    assert f"For 28 lanes that is {small} GB instead of {large}." in page
+    assert f"{kept['copy']['cpu_s']} CPU seconds for this one" in page
+    assert f"{large} GB for 28" in page
+
+
 def test_the_finding_about_episodes_is_told_as_it_was_found():
     lines = (ROOT / "results" / "findings" / "gridworlds_1000_episodes.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in lines]

@@ -1,6 +1,8 @@
 """Atari as runs: folders, stops, resumes, refusals and the command line, with small screens and networks."""
 
+import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 pytest.importorskip("ale_py")
 
 import tenuto
+from helpers.trees import assert_same
 from tenuto import cli, loop
 from tenuto.actions import DoubleQ
 from tenuto.agents import Agent
@@ -18,8 +21,9 @@ from tenuto.envs.gym.vector import EVALUATING
 from tenuto.errors import UserError
 from tenuto.extensions import Uncertain
 from tenuto.plan import Periodic, Plan
-from tenuto.runs import folders, needs, runner
+from tenuto.runs import folders, layout, needs, runner, screens, storage
 from tenuto.runs.jobs import Given, Job, changed, job_for
+from tenuto.runs.records import Records
 from tenuto.schedules import linear
 from tenuto.trainers import interleave
 from tenuto.trainers.program import EnvError
@@ -105,20 +109,51 @@ def test_synchronous_is_another_run(finished: tuple[Path, Job], tmp_path: Path) 
     assert any((a != b).any() for a, b in zip(*both, strict=True))
 
 
-def test_a_stopped_run_goes_on_with_new_games_and_says_so(tmp_path: Path) -> None:
+class Resumed(NamedTuple):
+    """A run that was stopped after its first chunk, and went on from there twice: from a checkpoint with packed
+    screens, and from the same without, as it was until format 7."""
+
+    before: Records
+    names: list[set[str]]  # of the arrays in both checkpoints
+    folders: list[Path]
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
+    place, job, heard = tmp_path_factory.mktemp("resumed"), small_job(), list[object]()
+    both = place / "packed", place / "plain"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screens, "LEAST", 1)
+        with pytest.raises(runner.Interrupted):
+            runner.run(job, both[0], report=heard.append, stop=lambda: len(heard) >= 1)
+    shutil.copytree(*both)
+    found = layout.read_checkpoint(both[1] / "checkpoint.npz")
+    state = {name: screens.unpacked(leaf) for name, leaf in found.state.items()}
+    assert state["[0].replay.seen.screens"].any()
+    found._replace(state=state).write(both[1] / "checkpoint.npz", folders.config_digest(both[1]))
+    names = [set(storage.load(folder / "checkpoint.npz")[0]) for folder in both]
+    before = folders.read_records_so_far(both[0])
+    for folder in both:
+        runner.run(job, folder)
+    return Resumed(before, names, [*both])
+
+
+def test_a_stopped_run_goes_on_with_new_games_and_says_so(resumed: Resumed) -> None:
     """The emulators' state cannot be kept; all else is: the clock, the records, the networks."""
-    job, folder, heard = small_job(), tmp_path / "run", []
-    with pytest.raises(runner.Interrupted):
-        runner.run(job, folder, report=heard.append, stop=lambda: len(heard) >= 1)
-    before = folders.read_records_so_far(folder)
-    runner.run(job, folder)
+    folder = resumed.folders[0]
     after, log = folders.read_records(folder), (folder / "log.txt").read_text()
     assert not (folder / "checkpoint.npz").exists()
     for lane in range(SEEDS):
         assert f"could not be brought back in lane {lane}: it begins a new episode" in log
-    done = int(before["count"].min())
-    np.testing.assert_array_equal(after["returns"][:, :done], before["returns"][:, :done])
+    done = int(resumed.before["count"].min())
+    np.testing.assert_array_equal(after["returns"][:, :done], resumed.before["returns"][:, :done])
     assert after["evaluated"].tolist() == [80, 160]
+
+
+def test_a_run_goes_on_to_the_same_bits_whether_its_screens_were_packed(resumed: Resumed) -> None:
+    assert resumed.names[0] ^ resumed.names[1] == {"[0].replay.seen.screens", "screens.[0].replay.seen.screens"}
+    assert_same(*(networks_of(folder, small_job()) for folder in resumed.folders))
+    assert_same(*(folders.read_records(folder).arrays() for folder in resumed.folders))
 
 
 def test_a_run_can_be_loaded_played_and_filmed(finished: tuple[Path, Job], tmp_path: Path) -> None:
@@ -155,7 +190,9 @@ def test_what_does_not_fit_is_refused_with_advice(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(UserError, match=r"3 such jobs at a time do not fit .* fewer agents or games"):
         needs.describe([small] * 3, 3)
     monkeypatch.setattr(needs.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 10**9})())
-    with pytest.raises(UserError, match=r"checkpoints need up to .* 1\.0 GB left"):
+    kept = each - 706e6 + 706e6 / screens.USUAL
+    assert needs.needs(job)[1] == pytest.approx(14 * kept, rel=0.01)
+    with pytest.raises(UserError, match=r"checkpoints need about 8\.\d GB, .* 1\.0 GB left"):
         needs.check_disk([job], 1, tmp_path / "not" / "there")
 
 

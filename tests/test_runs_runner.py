@@ -3,14 +3,16 @@
 All runs here train temporl on chain-10 in chunks of 100 episodes with two lanes per device: one program for all.
 """
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,6 +26,7 @@ from tenuto import cli, recorded
 from tenuto.errors import UserError
 from tenuto.runs import folders, records, runner, storage
 from tenuto.runs.jobs import changed, job_for
+from tenuto.runs.layout import Checkpoint
 from tenuto.trainers.compiled import CompiledProgram
 
 # The command, on two cores at most: so many devices, and so many programs to compile, wherever the tests run.
@@ -173,6 +176,53 @@ def test_a_crash_between_a_line_of_metrics_and_its_checkpoint_changes_nothing(
     assert (run_folder / "metrics.jsonl").read_text() == (pair / "metrics.jsonl").read_text()
     noted = set() if save_every_chunk else {"log.txt"}  # that it begins again, though it had gone further
     assert {p.name for p in run_folder.iterdir()} == RESULTS | noted
+
+
+def test_lanes_go_on_while_a_checkpoint_is_written_and_it_is_of_the_moment_at_which_it_was_begun(
+    pair: Path, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The first one is held up until the third chunk; the run crashes after the fourth, so that no other follows."""
+    seen, gone_on, write = [], threading.Event(), Checkpoint.write
+
+    def held_up(found: Checkpoint, path: Path, config: str) -> None:
+        assert gone_on.wait(20), "the lanes waited for their checkpoint"
+        write(found, path, config)
+
+    def report(progress: runner.Progress) -> None:
+        seen.append(progress.share)
+        if len(seen) == 3:
+            assert not (run_folder / "checkpoint.npz").exists()
+            gone_on.set()
+        if len(seen) == 4:
+            raise CrashError
+
+    monkeypatch.setattr(Checkpoint, "write", held_up)
+    device = jax.local_devices()[:1]
+    monkeypatch.setattr(runner, "CHECKPOINT_SHARE", 1e9)
+    with pytest.raises(CrashError):
+        runner.run(PAIR, run_folder, devices=device, report=report, checkpoint_seconds=1e-9)
+    later = []
+    runner.run(PAIR, run_folder, devices=device, report=lambda progress: later.append(progress.share))
+    assert later == [0.4, 0.6, 0.8, 1.0]
+    assert_same(record(run_folder), record(pair))
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_leaves_the_one_before(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    whole, left, save = [], [], storage.save
+
+    def full(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+        if path.name == "checkpoint.npz" and whole:
+            left.append(path.read_bytes())
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        whole.append(save(path, arrays, about))
+
+    monkeypatch.setattr(storage, "save", full)
+    with pytest.raises(OSError, match=r"No space left.*checkpoint\.npz"):
+        runner.run(PAIR, run_folder, devices=jax.local_devices()[:1], checkpoint_seconds=0)
+    assert [(run_folder / "checkpoint.npz").read_bytes()] == left
+    assert lines(run_folder) == 3  # it was the second one, which was written during the third chunk
 
 
 def test_a_job_asked_to_stop_saves_itself_and_goes_on_later(pair: Path, run_folder: Path):

@@ -30,7 +30,7 @@ from tenuto import loop
 from tenuto.loop import Networks
 from tenuto.replay import TERMINATED, TRUNCATED, Replay
 from tenuto.schedules import fixed
-from tenuto.trainers import host_step, interleave
+from tenuto.trainers import host_step, interleave, program
 from tenuto.trainers.program import Chunk
 
 pytestmark = pytest.mark.bitwise
@@ -226,3 +226,21 @@ def test_an_evaluation_is_of_lives_and_scores(one_and_two: tuple[Told, Told]):
             ended += int(lost[-1])
     assert ended > 0
     assert (np.asarray(judged.decisions) <= judged.steps).all()
+
+
+@pytest.mark.parametrize("by_lane", [0, 10**9])
+def test_lanes_of_several_devices_are_copied_to_one_array_that_stays_as_it_is(
+    by_lane: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Large arrays leave their device lane by lane, which changes nothing."""
+    monkeypatch.setattr(program, "BY_LANE", by_lane)
+    numbers = np.arange(30, dtype=np.uint8).reshape(5, 3, 2)
+    keys = jax.vmap(jax.random.key)(np.arange(5, dtype=np.uint32))
+    parts = [
+        jax.device_put({"x": numbers[share], "key": keys[share]}, device)
+        for share, device in zip((slice(2), slice(2, 5)), jax.local_devices(), strict=False)
+    ]
+    found = program.copied(parts)
+    jax.jit(lambda x: x + 1, donate_argnums=0)(parts[0]["x"]).block_until_ready()
+    np.testing.assert_array_equal(found["x"], numbers, strict=True)
+    assert_same(jax.random.key_data(found["key"]), jax.random.key_data(keys))

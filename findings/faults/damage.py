@@ -22,6 +22,7 @@ from tenuto.errors import UserError
 from tenuto.report import curves
 from tenuto.runs import folders, layout, runner, storage
 from tenuto.runs.jobs import changed
+from tenuto.runs.screens import unpacked
 
 FINISHED = ("config.json", "summary.json", "records.npz", "networks.npz", "best.npz")
 UNFINISHED = ("config.json", "checkpoint.npz")
@@ -34,7 +35,7 @@ def read(folder: Path) -> Any:
     if folders.unfinished(folder):
         job = folders.load_job(folder)
         found = layout.read_checkpoint(folder / "checkpoint.npz", folders.config_digest(folder))
-        return job.to_json(), {k: v.tobytes() for k, v in found.state.items()}, found.t, found.seconds
+        return job.to_json(), {k: unpacked(v).tobytes() for k, v in found.state.items()}, found.t, found.seconds
     run = tenuto.load(folder)
     of_best = storage.leaves_of(run.best._networks) if (folder / "best.npz").exists() else {}
     networks = {k: v.tobytes() for k, v in (storage.leaves_of(run._networks) | of_best).items()}

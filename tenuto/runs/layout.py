@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tenuto.runs import storage
+from tenuto.runs import screens, storage
+from tenuto.runs.screens import Packed
 
 CHECKPOINT = "checkpoint.npz"
 FINAL = "final.npz"  # the last checkpoint of a finished run, from which a longer one can go on
@@ -48,13 +49,14 @@ ADDED: tuple[tuple[int, str, str, Any], ...] = (
 )
 # (last version, name of the class, a field that it has no longer)
 GONE: tuple[tuple[int, str, str], ...] = ((3, "Plan", "wide"),)
-RECORDS, JOURNAL, BEST = "records.", "journal.", "best."  # prefixes of the names of arrays in a checkpoint
+# Prefixes of the names of arrays in a checkpoint. Leaves of the lanes have none, or that of packed screens.
+RECORDS, JOURNAL, BEST, SCREENS = "records.", "journal.", "best.", "screens."
 
 
 class Checkpoint(NamedTuple):
     """Everything from which a run resumes: read once, and written whole."""
 
-    state: Mapping[str, np.ndarray]  # leaves of the lanes
+    state: Mapping[str, np.ndarray | Packed]  # leaves of the lanes; those that are large arrays of screens get packed
     records: Mapping[str, np.ndarray]
     journal: Mapping[str, np.ndarray]  # seeds and actions that bring environments on the host back to their states
     best: Mapping[str, np.ndarray]  # networks of each lane's best evaluation
@@ -63,10 +65,19 @@ class Checkpoint(NamedTuple):
 
     def write(self, path: Path, config: str) -> None:
         """Write it to a file. `config` is the digest of the folder's config.json."""
-        arrays = dict(self.state)
+        arrays = dict(_stored(name, leaf) for name, leaf in self.state.items())
         for prefix, section in ((RECORDS, self.records), (JOURNAL, self.journal), (BEST, self.best)):
             arrays |= {f"{prefix}{name}": array for name, array in section.items()}
         storage.save(path, arrays, {"t": self.t, "seconds": self.seconds, "config": config})
+
+
+def _stored(name: str, leaf: np.ndarray | Packed) -> tuple[str, np.ndarray]:
+    """A leaf of the lanes as a file has it, under its name there."""
+    if not isinstance(leaf, Packed):
+        if not screens.worth_packing(leaf.shape, leaf.dtype):
+            return name, leaf
+        leaf = screens.pack(leaf)
+    return f"{SCREENS}{name}", leaf.stream()
 
 
 def read_arrays(path: Path, config: str | None = None) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -82,7 +93,7 @@ def read_arrays(path: Path, config: str | None = None) -> tuple[dict[str, np.nda
 def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
     """A run's checkpoint, of this version or an older one."""
     arrays, about = read_arrays(path, config)
-    sections: dict[str, dict[str, np.ndarray]] = {RECORDS: {}, JOURNAL: {}, BEST: {}, "": {}}
+    sections: dict[str, dict[str, np.ndarray]] = {RECORDS: {}, JOURNAL: {}, BEST: {}, SCREENS: {}, "": {}}
     for name, array in arrays.items():
         prefix = next(prefix for prefix in sections if name.startswith(prefix))
         sections[prefix][name.removeprefix(prefix)] = array
@@ -90,9 +101,10 @@ def read_checkpoint(path: Path, config: str | None = None) -> Checkpoint:
         t, seconds = about["t"], float(about["seconds"])
         if type(t) is not int or not 0 <= t <= MOST_STEPS or not 0 <= seconds < math.inf:
             raise ValueError(f"its clock is {t!r}, after {seconds!r} seconds")
+        packed = {name: Packed.read(stream) for name, stream in sections[SCREENS].items()}
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise storage.damaged(path, problem) from None
-    return Checkpoint(sections[""], sections[RECORDS], sections[JOURNAL], sections[BEST], t, seconds)
+    return Checkpoint({**sections[""], **packed}, sections[RECORDS], sections[JOURNAL], sections[BEST], t, seconds)
 
 
 def _current_name(name: str, version: int) -> str:

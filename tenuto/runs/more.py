@@ -15,11 +15,12 @@ import numpy as np
 
 from tenuto.errors import UserError
 from tenuto.files import open_plain, write_whole
-from tenuto.runs import folders, jobs, layout, runner
+from tenuto.runs import folders, jobs, layout, runner, storage
 from tenuto.runs.jobs import Given, Job
 from tenuto.runs.layout import CHECKPOINT, FINAL, Checkpoint
 from tenuto.runs.metrics import FILES
 from tenuto.runs.records import PER_STAGE
+from tenuto.runs.screens import Packed, unpacked
 from tenuto.settings.family import STEPS
 from tenuto.trainers import program
 from tenuto.trainers.program import STAGES
@@ -91,15 +92,20 @@ def _widened(found: Checkpoint, job: Job, longer: Job, folder: Path) -> Checkpoi
     return found._replace(state=state, records=records)
 
 
-def _ring(array: np.ndarray, shape: tuple[int, ...], t: int, folder: Path) -> np.ndarray:
+def _ring(array: np.ndarray | Packed, shape: tuple[int, ...], t: int, folder: Path) -> np.ndarray | Packed:
     """An array of replay (lanes, rows, ·), whose rows are written in turn, with the rows of the longer run: none has
     been written twice, so they stay where they are."""
     if array.shape == shape:
         return array
+    if len(array.shape) != len(shape) or (array.shape[0], *array.shape[2:]) != (shape[0], *shape[2:]):
+        raise storage.damaged(folder / FINAL, ValueError(f"an array of replay has the shape {array.shape}"))
     if t >= array.shape[1] or array.shape[1] > shape[1]:
         raise UserError(f"{folder} has lost what a longer run would replay: train from the start, with more --steps")
-    wide: Any = [(0, 0), (0, shape[1] - array.shape[1]), *[(0, 0)] * (array.ndim - 2)]
-    return np.pad(array, wide)
+    wide: Any = [(0, 0), (0, shape[1] - array.shape[1]), *[(0, 0)] * (len(shape) - 2)]
+    try:
+        return np.pad(unpacked(array), wide)
+    except ValueError as problem:
+        raise storage.damaged(folder / FINAL, problem) from None
 
 
 def _stage(steps: int) -> int:

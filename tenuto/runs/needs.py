@@ -12,6 +12,7 @@ import numpy as np
 
 from tenuto import loop
 from tenuto.errors import UserError
+from tenuto.runs import screens
 from tenuto.runs.jobs import Job
 
 # Env steps per second by number of lanes, for a first guess of the time (`benchmarks/atari.py`, UTE in TF32; bfloat16
@@ -36,7 +37,7 @@ def check_disk(jobs: Sequence[Job], at_a_time: int, folder: Path) -> None:
     free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(
-            f"checkpoints need up to {needed / 1e9:.1f} GB, and {there} has {free / 1e9:.1f} GB left: name another "
+            f"checkpoints need about {needed / 1e9:.1f} GB, and {there} has {free / 1e9:.1f} GB left: name another "
             "folder for --out, or ask for fewer --seeds"
         )
 
@@ -45,17 +46,24 @@ def bytes_of(tree: Any) -> int:
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-def lane_bytes(job: Job) -> int:
-    """Bytes that one lane keeps on its device: replay, networks and optimiser state. Its checkpoint is as large."""
+def _kept(job: Job) -> Any:
+    """The shapes of what one lane keeps on its device: replay, networks and optimiser state."""
     task = job.tasks[0]
     lane = jax.eval_shape(lambda: loop.start(task, jax.random.key(0)))
-    return bytes_of(lane._replace(step_key=(), learn_key=()))
+    return lane._replace(step_key=(), learn_key=())
+
+
+def lane_bytes(job: Job) -> int:
+    """Bytes that one lane keeps on its device."""
+    return bytes_of(_kept(job))
 
 
 def needs(job: Job) -> tuple[int, int]:
-    """Bytes of a job on the device, and bytes of its checkpoint."""
-    lanes, each = len(job.lanes), lane_bytes(job)
-    return int(lanes * each * (1 + WORKSPACE)), lanes * each
+    """Bytes of a job on the device, and of its checkpoint, where screens are packed as well as those of games are."""
+    lanes, kept = len(job.lanes), jax.tree.leaves(_kept(job))
+    packed = bytes_of([x for x in kept if screens.worth_packing((lanes, *x.shape), x.dtype)])
+    stored = lanes * (bytes_of(kept) - packed + packed // screens.USUAL)
+    return int(lanes * bytes_of(kept) * (1 + WORKSPACE)), stored
 
 
 def check_memory(jobs: Sequence[Job], at_a_time: int) -> tuple[int, int]:
@@ -81,7 +89,7 @@ def describe(jobs: Sequence[Job], at_a_time: int) -> list[str]:
     seconds = guess(jobs, at_a_time, device.platform)
     lines = [
         f"{len(jobs)} {'job' if len(jobs) == 1 else 'jobs'} with {lanes} {'lane' if lanes == 1 else 'lanes'}{times}.",
-        f"Memory: {memory / 1e9:.1f}{of} GB on the device. Disk, for checkpoints: {2 * disk / 1e9:.1f} GB at most.",
+        f"Memory: {memory / 1e9:.1f}{of} GB on the device. Disk, for checkpoints: about {2 * disk / 1e9:.1f} GB.",
         f"Time: about {span(seconds)} on this {device.platform.upper()}, as a first guess, without evaluations.",
     ]
     if device.platform == "cpu":

@@ -1,13 +1,15 @@
 """A run: a job done in a folder of its own (`folders.py`), chunk by chunk.
 
-After each chunk the metrics are written, a checkpoint is saved if one is due, and the run can be stopped. A finished
-folder is never run again or overwritten; an unfinished one goes on from its checkpoint, bit for bit.
+After each chunk the metrics are written, a checkpoint is begun if one is due, and the run can be stopped. Checkpoints
+are copied from the lanes and written while these go on. A finished folder is never run again or overwritten; an
+unfinished one goes on from its checkpoint, bit for bit.
 """
 
 import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from tenuto.runs.records import NOTHING, Records
 from tenuto.runs.snapshots import Snapshots
 from tenuto.runs.stopping import AbstractStop
 from tenuto.runs.trackers import AbstractTracker, Track, Tracked
+from tenuto.runs.writer import Writer
 from tenuto.settings.family import STEPS
 from tenuto.trainers import compiled, host, interleave
 from tenuto.trainers.program import EnvError, Evaluation, OutOfStepError, Program
@@ -38,7 +41,7 @@ CHUNKS_PER_EVALUATION = 5
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # after which a chunk of slow environments may end
 KEPT_BYTES = 100e6  # of a final state: larger ones are kept only if asked for
-CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as writing the last one took
+CHECKPOINT_SHARE = 20  # a large checkpoint waits this many times as long as the last one took
 BEST_RETURN, BEST_STEP = "evaluation", "step"  # names of arrays beside the networks in best.npz
 
 
@@ -97,7 +100,7 @@ class Course:
     """One process's share of a run, from its start or its checkpoint to its end or a stop.
 
     `chunks` trains. After each chunk the best networks are updated, metrics and trackers written, `report` called, and
-    a checkpoint saved if one is due.
+    a checkpoint begun if one is due.
     """
 
     def __init__(
@@ -133,7 +136,10 @@ class Course:
         self._clock, self._speed = Clock(before), Speed(len(job.lanes), self._program.t)
         self._told: set[str] = set()
         self._snapshots = Snapshots(job, folder, self._digest, self._program.t, self._share())
-        self._saved, self._pause = time.monotonic(), checkpoint_seconds
+        self._writer = Writer()
+        closing.callback(self._writer.close)
+        self._saved = time.monotonic()  # when the last checkpoint was begun,
+        self._took = 0.0  # and the seconds until it was whole
 
     def run(self, report: Callable[[Progress], object], stop_when: Sequence[AbstractStop] = ()) -> dict[str, Any]:
         """Train to the end; the summary. Raises `Interrupted` where the run was asked to stop."""
@@ -156,7 +162,7 @@ class Course:
                 if reason:
                     self._note(f"Stopped at step {self._program.t:,}: {reason}.")
                     break
-                if time.monotonic() - self._saved >= self._pause:
+                if self._is_due():
                     self._save()
         except OutOfStepError as failure:
             self._note("".join(traceback.format_exception(failure)))
@@ -169,6 +175,7 @@ class Course:
                 self._kept.add(failure.chunk, self._program.t)
             self._metrics.write(self._kept)
             self._save()
+            self._writer.wait()
             cause = failure.__cause__
             self._note("".join(traceback.format_exception(cause)) if cause else str(failure))
             raise UserError(
@@ -177,10 +184,12 @@ class Course:
             ) from failure
         if not reason and not is_done(self._job, self._kept, self._program):
             self._save()
+            self._writer.wait()
             raise Interrupted(self._folder)
+        self._writer.wait()
         goes_on = self._keep_bytes and self._job.budget.unit == STEPS  # see `more.py`
         if goes_on and needs.bytes_of(self._program.state_shape()) <= self._keep_bytes:
-            save(self._program, self._folder, self._digest, self._kept, self._best, self._clock.seconds, FINAL)
+            self._present().write(self._folder / FINAL, self._digest)
         self._best.write(self._folder, self._digest)
         networks, device = storage.leaves_of(self._program.networks()), jax.local_devices()[0].device_kind
         seconds = self._clock.seconds
@@ -194,13 +203,28 @@ class Course:
     def _share(self) -> float:
         return share_done(self._job, self._kept, self._program.t)
 
+    def _is_due(self) -> bool:
+        """Whether to save now. A checkpoint that takes long to write is written less often."""
+        pause = max(self._seconds, CHECKPOINT_SHARE * self._took)
+        return not self._seconds or (not self._writer.busy and time.monotonic() - self._saved >= pause)
+
     def _save(self) -> None:
-        """Write a checkpoint. One that takes long to write is written less often."""
-        writing = time.monotonic()
-        save(self._program, self._folder, self._digest, self._kept, self._best, self._clock.seconds)
+        """Begin to write a checkpoint of this moment, except before the first step."""
+        self._writer.wait()  # the host may have no room for two
         self._saved = time.monotonic()
-        if self._seconds:
-            self._pause = max(self._seconds, CHECKPOINT_SHARE * (self._saved - writing))
+        if self._program.t:
+            self._writer.start(partial(self._write, self._present()))
+
+    def _write(self, found: Checkpoint) -> None:
+        found.write(self._folder / CHECKPOINT, self._digest)
+        self._took = time.monotonic() - self._saved
+
+    def _present(self) -> Checkpoint:
+        """All that the run goes on from, copied: nothing changes it later."""
+        state = storage.leaves_of(self._program.state())
+        kept = {name: array.copy() for name, array in self._kept.arrays().items()}
+        journal, best = self._program.journal(), self._best.arrays
+        return Checkpoint(state, kept, journal, best, self._program.t, self._clock.seconds)
 
     def _note_divergence(self) -> None:
         for lane in np.flatnonzero(self._kept["diverged"] == self._program.t).tolist():
@@ -351,16 +375,6 @@ def _lost_note(folder: Path) -> list[str]:
     if not reached:
         return []
     return [f"There is no checkpoint in {folder}, though the run had reached step {reached:,}: it begins again."]
-
-
-def save(
-    program: Program, folder: Path, config: str, kept: Records, best: Best, seconds: float, name: str = CHECKPOINT
-) -> None:
-    """Write a checkpoint, except before the first step."""
-    if program.t:
-        state = storage.leaves_of(program.state())
-        found = Checkpoint(state, kept.arrays(), program.journal(), best.arrays, program.t, seconds)
-        found.write(folder / name, config)
 
 
 def share_done(job: Job, kept: Records, t: int) -> float:

@@ -17,8 +17,9 @@ import numpy as np
 
 from tenuto.errors import UserError
 from tenuto.files import open_plain, read_text, write_whole
+from tenuto.runs.screens import Packed, unpacked
 
-FORMAT = 7  # of files; `layout.py` translates older ones
+FORMAT = 8  # of files; `layout.py` translates older ones
 SEALED = 6  # from this format on, JSON files of a run have a checksum, and all its files name the run they belong to
 MOST_JSON = 2**28  # bytes of a description; one of 100,000 lanes has a tenth of that
 _HEADER = "__tenuto__"
@@ -142,8 +143,9 @@ def leaves_of(tree: Any) -> dict[str, np.ndarray]:
     return {jax.tree_util.keystr(path): np.asarray(_plain(leaf)) for path, leaf in named}
 
 
-def tree_from(arrays: dict[str, np.ndarray], like: Any, path: Path) -> Any:
-    """A pytree of the shape of `like` (arrays or their shapes) from leaves saved by `leaves_of`."""
+def tree_from(arrays: Mapping[str, np.ndarray | Packed], like: Any, path: Path) -> Any:
+    """A pytree of the shape of `like` (arrays or their shapes) from leaves saved by `leaves_of`. Packed ones are
+    unpacked once their shape is found right."""
 
     def restore(place: Any, leaf: Any) -> Any:
         name = jax.tree_util.keystr(place)
@@ -153,11 +155,12 @@ def tree_from(arrays: dict[str, np.ndarray], like: Any, path: Path) -> Any:
         array = arrays[name]
         try:
             value = jax.random.wrap_key_data(jnp.asarray(array)) if keyed else array
+            if value.shape != leaf.shape or value.dtype != leaf.dtype:
+                found, wanted = f"{value.dtype}{value.shape}", f"{leaf.dtype}{leaf.shape}"
+                raise ValueError(f"array {name} is {found}, not {wanted}")
+            return unpacked(value)
         except (TypeError, ValueError) as problem:
             raise damaged(path, problem) from None
-        if value.shape != leaf.shape or value.dtype != leaf.dtype:
-            raise damaged(path, ValueError(f"array {name} is {value.dtype}{value.shape}, not {leaf.dtype}{leaf.shape}"))
-        return value
 
     return jax.tree_util.tree_map_with_path(restore, like)
 

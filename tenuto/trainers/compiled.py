@@ -255,13 +255,13 @@ class CompiledProgram:
 
     def state(self) -> State:
         """All lanes' state, for a checkpoint; it can be restored on other devices."""
-        return jax.tree.map(lambda *parts: _join(parts)[: self.lanes], *self._states)
+        return jax.tree.map(lambda x: x[: self.lanes], program.copied(self._states))
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
         each = zip(self._tasks, self._states, strict=True)
         parts = [program.networks(tasks, lanes) for tasks, (lanes, _) in each]
-        return jax.tree.map(lambda *leaves: _join(leaves)[: self.lanes], *parts)
+        return jax.tree.map(lambda x: x[: self.lanes], program.copied(parts))
 
     def state_shape(self) -> PyTree:
         """The shapes and types that a checkpoint of this program must have."""
@@ -297,10 +297,3 @@ class CompiledProgram:
         """Each device's share of the rows, on that device."""
         shares = [jax.tree.map(lambda x, share=share: x[share], tree) for share in self._shares]
         return [jax.device_put(share, device) for share, device in zip(shares, self._devices, strict=True)]
-
-
-def _join(parts: Sequence[Array]) -> Array | np.ndarray:
-    if jax.dtypes.issubdtype(parts[0].dtype, jax.dtypes.prng_key):
-        data = np.concatenate([np.asarray(jax.random.key_data(p)) for p in parts])
-        return jax.random.wrap_key_data(jnp.asarray(data))
-    return np.concatenate([np.asarray(part) for part in parts])

@@ -188,10 +188,14 @@ class HostProgram:
         found = program.diagnose(self._tasks, self._lanes, np.int32(self.t))
         return {name: np.asarray(numbers)[: self.lanes] for name, numbers in found.items()}
 
-    @there
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
-        return jax.tree.map(lambda x: jnp.copy(x[: self.lanes]), (self._lanes, self._running))
+        return program.copied([self.present()])
+
+    @there
+    def present(self) -> State:
+        """All lanes' state, valid until they go on."""
+        return jax.tree.map(lambda x: x[: self.lanes], (self._lanes, self._running))
 
     def journal(self) -> dict[str, np.ndarray]:
         """How to bring the environments back to where they are; and whether this step's update was made already."""

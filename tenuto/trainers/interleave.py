@@ -7,12 +7,12 @@ from functools import partial
 from itertools import cycle, islice, pairwise
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from tenuto.envs.gym.vector import AbstractVectorEnv
 from tenuto.loop import Networks, Task
+from tenuto.trainers import program
 from tenuto.trainers.devices import on_cpu
 from tenuto.trainers.host import HostProgram
 from tenuto.trainers.program import Chunk, EnvError, Evaluation, OutOfStepError, Program, State, with_lanes
@@ -87,9 +87,8 @@ class Interleaved:
         return _joined(self._each(lambda group: group.diagnose()))
 
     def state(self) -> State:
-        """All lanes' state, for a checkpoint. Groups leave the device one at a time: it may lack memory for copies."""
-        parts = [jax.device_put(group.state(), jax.local_devices(backend="cpu")[0]) for group in self._groups]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        """All lanes' state, for a checkpoint."""
+        return program.copied([group.present() for group in self._groups])
 
     def journal(self) -> dict[str, np.ndarray]:
         """How often games were restarted. All groups have it in common, so that a run can go on in other groups."""

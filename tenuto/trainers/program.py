@@ -21,6 +21,7 @@ from tenuto.types import Event, Tree
 
 STAGES = 50  # equal parts of a run: lengths and visits are counted in each
 MIN_LANES = 3  # of one program: XLA compiles batches of one and two to other arithmetic
+BY_LANE = 2**26  # bytes of an array from which on it leaves its device lane by lane
 EVALUATION_FOLD = 100  # folded into a lane's first key; its other uses are numbered from 0
 
 Running = dict[str, Array]
@@ -89,7 +90,7 @@ class Program(Protocol):
         """What each lane's learning looks like now, by the names of `diagnostics.py`. Nothing is changed by it."""
 
     def state(self) -> State:
-        """All lanes, for a checkpoint."""
+        """All lanes, for a checkpoint: a copy in the host's memory, which nothing changes while training goes on."""
 
     def journal(self) -> dict[str, np.ndarray]:
         """What a checkpoint needs besides the state: how to bring the environments back to where they are."""
@@ -119,6 +120,29 @@ def padded_rows(lanes: int, least: int) -> np.ndarray:
 def pad(rows: np.ndarray, tree: Tree) -> Tree:
     """Arrays of the lanes as arrays of these rows."""
     return jax.tree.map(lambda x: x if len(x) == len(rows) else x[rows], tree)
+
+
+def copied(parts: Sequence[Tree]) -> Tree:
+    """The lanes of these trees as one, copied to the host's memory. Random keys stay keys.
+
+    Neither a device nor the host may have room for two copies of all: large arrays come lane by lane.
+    """
+    return jax.tree.map(lambda *leaves: _copied(leaves), *parts)
+
+
+def _copied(leaves: Sequence[Array]) -> Array | np.ndarray:
+    if jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.asarray(_copied([jax.random.key_data(x) for x in leaves])))
+    whole = np.empty((sum(map(len, leaves)), *leaves[0].shape[1:]), leaves[0].dtype)
+    begin = 0
+    for leaf in leaves:
+        if leaf.nbytes < BY_LANE:
+            whole[begin : begin + len(leaf)] = leaf
+        else:
+            for lane in range(len(leaf)):
+                whole[begin + lane] = leaf[lane]
+        begin += len(leaf)
+    return whole
 
 
 def stacked(tasks: Sequence[Task], seeds: Sequence[int], rows: np.ndarray) -> tuple[Task, Array]:
