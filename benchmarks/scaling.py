@@ -41,7 +41,7 @@ from tenuto.trainers.devices import start_jax
 
 PAYS = 0.9  # of the best speed, from which more lanes stop paying
 CHUNKS = 3
-LEARNING_STARTS = 400  # steps, on Atari, in place of thousands: the replay is as large as ever
+FIRST_STEPS = 400  # before the first update, at the most, in place of thousands: the replay is as large as ever
 STYLES = ("-", "--", ":")  # of machines in the figure
 STEPS = 10_000_000  # of a run that is never finished
 
@@ -58,7 +58,7 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    "chain": Family("chain-30", "ute", "released", 2000, 16_384),
+    "chain": Family("chain-30", "ute", "released", 2000, 4096),
     "lava": Family("lava-bridge", "ute", "released", 500, 4096),
     "pendulum": Family("pendulum-v1", "ute-ddpg", "released", 50, 1024),
     "minatar": Family("minatar-breakout", "ute", "standard", 100, 1024),
@@ -113,10 +113,11 @@ def job_of(family: Family, lanes: int, precision: str | None) -> Job:
         return job_for(*words, seeds=lanes, steps=steps, precision=precision, evaluate_every=0, given=given)
 
     plain = job(given)
-    if not plain.env.threaded:
+    plan = plain.tasks[0].plan
+    if plan.first_update <= FIRST_STEPS:
         return plain
-    plan = dataclasses.replace(plain.tasks[0].plan, learning_starts=LEARNING_STARTS)
-    return job(dataclasses.replace(given, plan=plan))
+    sooner = {name: min(getattr(plan, name), FIRST_STEPS) for name in ("warmup", "learning_starts")}
+    return job(dataclasses.replace(given, plan=dataclasses.replace(plan, **sooner)))
 
 
 def point(name: str, lanes: int, rounds: int, options: Options, turn: Turn | None = None) -> dict[str, Any]:

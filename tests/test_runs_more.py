@@ -92,6 +92,18 @@ def test_a_longer_run_that_was_stopped_goes_on(short: Run, tmp_path: Path):
         runner.run(job, out)
 
 
+def test_a_run_that_a_rule_ended_goes_on_from_there(tmp_path: Path):
+    """It had room for 400 steps and made 50: with 62 more it is the run of 112 steps, which is a program already."""
+    asked = ASKED | {"stop_when": tenuto.Threshold(-1e9)}
+    ended = quick(LINE, UTE, steps=400, out=tmp_path / "ended", **asked)
+    assert ended.records["clock"][-1] == 50
+    longer, whole = ended.train_more(62, progress=False), quick(LINE, UTE, steps=112, **ASKED)
+    assert longer.records["clock"][-1] == 112
+    assert_same(state_of(longer), state_of(whole))
+    assert "from step 50 to 112" in (longer.folder / "log.txt").read_text()
+    assert longer.records["lengths"].sum() == whole.records["lengths"].sum()
+
+
 def test_what_cannot_go_on_is_told_before_a_folder_is_made(short: Run, tmp_path: Path):
     out = tmp_path / "more"
     with pytest.raises(UserError, match="at least 1 step, not 0"):

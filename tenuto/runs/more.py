@@ -32,7 +32,8 @@ def prepare(folder: Path, steps: int, out: Path, given: Given = Given()) -> tupl
     job = folders.load_job(folder, given)
     _check(job, folder, steps, out)
     before = layout.read_checkpoint(folder / FINAL, folders.config_digest(folder))
-    longer = jobs.lengthened(job, (job.request.steps or 0) + steps)
+    made = min(before.t, job.request.steps or 0)  # fewer than planned, where a rule ended the run
+    longer = jobs.lengthened(job, made + steps)
     widened = _widened(before, job, longer, folder)
     with folders.alone_in(out):
         if folders.check(longer, out) and (folders.finished(out) or (out / CHECKPOINT).exists()):
@@ -69,8 +70,11 @@ def _notes(job: Job, longer: Job, folder: Path, t: int) -> list[str]:
         f"{longer.request.planned:,} steps: ε does not begin again."
     ]
     if plan.anneal:
-        share = 1 - steps / now
-        lines += [f"The learning rate had fallen to 0: it goes on from {share:.0%} of its first value, and falls to 0."]
+        share = 1 - min(t, steps) / now
+        fallen = f"{1 - t / steps:.0%}" if t < steps else "0"
+        lines += [
+            f"The learning rate had fallen to {fallen}: it goes on from {share:.0%} of its first value, and falls to 0."
+        ]
     if _stage(now) % _stage(steps):
         lines += ["Counts by stage, of lengths and places, are moved to the stages of the longer run as whole stages."]
     return lines
@@ -94,16 +98,16 @@ def _widened(found: Checkpoint, job: Job, longer: Job, folder: Path) -> Checkpoi
 
 def _ring(array: np.ndarray | Packed, shape: tuple[int, ...], t: int, folder: Path) -> np.ndarray | Packed:
     """An array of replay (lanes, rows, ·), whose rows are written in turn, with the rows of the longer run: none has
-    been written twice, so they stay where they are."""
+    been written twice, so they stay where they are. (A run that a rule ended early had room for more than it wrote.)"""
     if array.shape == shape:
         return array
     if len(array.shape) != len(shape) or (array.shape[0], *array.shape[2:]) != (shape[0], *shape[2:]):
         raise storage.damaged(folder / FINAL, ValueError(f"an array of replay has the shape {array.shape}"))
-    if t >= array.shape[1] or array.shape[1] > shape[1]:
+    if t >= array.shape[1] or t >= shape[1]:
         raise UserError(f"{folder} has lost what a longer run would replay: train from the start, with more --steps")
-    wide: Any = [(0, 0), (0, shape[1] - array.shape[1]), *[(0, 0)] * (len(shape) - 2)]
+    wide: Any = [(0, 0), (0, max(0, shape[1] - array.shape[1])), *[(0, 0)] * (len(shape) - 2)]
     try:
-        return np.pad(unpacked(array), wide)
+        return np.pad(unpacked(array)[:, : shape[1]], wide)
     except ValueError as problem:
         raise storage.damaged(folder / FINAL, problem) from None
 
@@ -114,9 +118,10 @@ def _stage(steps: int) -> int:
 
 
 def _regrouped(counts: np.ndarray, old: int, new: int) -> np.ndarray:
-    """Counts per stage (lanes, stages, ·) in stages of another length, each where its middle step lies."""
+    """Counts per stage (lanes, stages, ·) in stages of another length, each where its middle step lies. Stages beyond
+    the last are empty."""
     stages = (np.arange(STAGES) * old + (old - 1) // 2) // new
     found = np.zeros_like(counts)
-    for stage, mine in zip(stages, np.moveaxis(counts, 1, 0), strict=True):
+    for stage, mine in zip(np.minimum(stages, STAGES - 1), np.moveaxis(counts, 1, 0), strict=True):
         found[:, stage] += mine
     return found
