@@ -1,4 +1,4 @@
-"""What learning looks like inside, at the end of each chunk: one table, from which records, metrics, trackers and plots
+"""What learning looks like inside, at the end of a chunk: one table, from which records, metrics, trackers and plots
 are derived.
 
 It is measured beside training, on samples as an update draws them, by a program of its own: updates are compiled as if

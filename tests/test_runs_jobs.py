@@ -317,5 +317,16 @@ def test_a_chunk_divides_the_episodes_where_it_can():
     assert runner.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 
+def test_a_diagnosis_is_due_after_the_first_chunk_and_then_once_in_a_hundred_updates():
+    chain = [t for t in range(1000, 25_001, 1000) if runner.diagnosis_is_due(t, learn_every=50, rounds=20)]
+    assert chain == [1000, 6000, 11_000, 16_000, 21_000]
+    assert [t for t in range(1, 251) if runner.diagnosis_is_due(t, learn_every=1, rounds=10)] == [
+        *range(1, 11),  # wherever the chunk ended
+        *range(101, 111),
+        *range(201, 211),
+    ]
+    assert all(runner.diagnosis_is_due(t, learn_every=4, rounds=125) for t in range(500, 9000, 500))  # longer chunks
+
+
 def test_a_value_given_twice_is_trained_once():
     assert job_for("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).request.lam == (2.0,)
