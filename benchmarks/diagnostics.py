@@ -58,7 +58,7 @@ def measure(job: Job, diagnoses: int) -> dict[str, float]:
         program.advance(rounds)
         between = time.perf_counter()
         training.append(between - began)
-        if diagnosis_is_due(program.t, program.learn_every, rounds):
+        if diagnosis_is_due(program.t, program.first_update, program.learn_every, rounds):
             program.diagnose()
             looking.append(time.perf_counter() - between)
     program.close()

@@ -317,15 +317,14 @@ def test_a_chunk_divides_the_episodes_where_it_can():
     assert runner.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 
-def test_a_diagnosis_is_due_after_the_first_chunk_and_then_once_in_a_hundred_updates():
-    chain = [t for t in range(1000, 25_001, 1000) if runner.diagnosis_is_due(t, learn_every=50, rounds=20)]
-    assert chain == [1000, 6000, 11_000, 16_000, 21_000]
-    assert [t for t in range(1, 251) if runner.diagnosis_is_due(t, learn_every=1, rounds=10)] == [
-        *range(1, 11),  # wherever the chunk ended
-        *range(101, 111),
-        *range(201, 211),
-    ]
-    assert all(runner.diagnosis_is_due(t, learn_every=4, rounds=125) for t in range(500, 9000, 500))  # longer chunks
+def test_a_diagnosis_is_due_once_in_a_hundred_updates():
+    def due(clocks: range, **program: int) -> list[int]:
+        return [t for t in clocks if runner.diagnosis_is_due(t, **program)]
+
+    assert due(range(1000, 20_001, 1000), first_update=0, learn_every=50, rounds=20) == [5000, 10_000, 15_000, 20_000]
+    assert due(range(4, 500, 8), first_update=12, learn_every=2, rounds=4) == [212, 412]
+    assert due(range(300), first_update=0, learn_every=1, rounds=2) == [100, 101, 200, 201]  # wherever chunks end
+    assert due(range(500, 4501, 500), first_update=700, learn_every=4, rounds=125) == [*range(1500, 4501, 500)]
 
 
 def test_a_value_given_twice_is_trained_once():

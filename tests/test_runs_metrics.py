@@ -119,10 +119,10 @@ def test_lines_and_columns_of_diagnostics_are_the_last_of_the_records(swept: Run
 
 
 def test_what_is_diagnosed_stands_for_a_hundred_updates(swept: Run):
-    """An update a step, and chunks of 20 steps but for the last: looked at after steps 20, 120, 220 and 310."""
-    arrays = [array.reshape(3, 16, -1) for array in swept.records.diagnosed().values()]
+    """An update a step, and chunks of 20 steps but for the last."""
+    arrays = [np.nan_to_num(array).reshape(3, 16, -1) for array in swept.records.diagnosed().values()]
     changes = np.any([(array[:, 1:] != array[:, :-1]).any((0, 2)) for array in arrays], axis=0)
-    assert swept.records["clock"][1:][changes].tolist() == [120, 220, 310]
+    assert swept.records["clock"][1:][changes].tolist() == [100, 200, 300, 310]
 
 
 def test_rows_of_an_older_version_get_empty_cells_for_what_they_lack(tmp_path: Path):

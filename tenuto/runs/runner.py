@@ -263,7 +263,7 @@ def chunks(
         if not owes_evaluation(job, kept, program):
             until = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
             chunk = program.advance(min([rounds, *until]), ChunkTimer(stop, checkpoint_seconds))
-            due = diagnosis_is_due(program.t, program.learn_every, rounds)
+            due = diagnosis_is_due(program.t, program.first_update, program.learn_every, rounds)
             kept.add(chunk, program.t, program.diagnose() if due else NOTHING)
         if owes_evaluation(job, kept, program) and not stop():
             evaluation = program.evaluate(request.evaluation_episodes or 0, stop)
@@ -512,10 +512,11 @@ def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.
     }
 
 
-def diagnosis_is_due(t: int, learn_every: int, rounds: int) -> bool:
-    """Whether to look inside after a chunk of at most so many rounds that ended at clock t: after the first, and then
-    once in a hundred updates, or after each where chunks are longer. Only t decides, so a resumed run does the same."""
-    return (t - 1) % (UPDATES_PER_DIAGNOSIS * learn_every) < rounds * learn_every
+def diagnosis_is_due(t: int, first_update: int, learn_every: int, rounds: int) -> bool:
+    """Whether to look inside after a chunk of at most so many rounds that ended at clock t: once in a hundred updates,
+    or after each chunk that has as many. Only t decides, so that a resumed run does the same."""
+    learned, every = t - first_update, UPDATES_PER_DIAGNOSIS * learn_every
+    return learned >= every and learned % every < rounds * learn_every
 
 
 def rounds_per_chunk(
