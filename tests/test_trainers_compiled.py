@@ -45,9 +45,9 @@ def train(tasks, seeds, chunks=TWELVE_EPISODES, devices=None, look=lambda progra
 
 @pytest.fixture(scope="module")
 def runs():
-    """The lane of one seed, by agent and company. Two at a time: nearly all of it is compiling. One and two lanes share a
-    program, so they are not side by side. These agents show that the compiler rounds alike for any company; that nothing
-    of the others depends on it is shown in test_agents.py."""
+    """The lane of one seed, by agent and company. Two at a time: nearly all of it is compiling; but not one lane beside
+    two, which share a program. These agents show that the compiler rounds alike for any company; that nothing of the
+    others depends on it is shown in test_agents.py."""
 
     def one(case):
         agent, company = case
