@@ -1,4 +1,4 @@
-"""What learning looks like inside, at the end of each chunk: one table, from which records, metrics, trackers and plots
+"""What learning looks like inside, at the end of a chunk: one table, from which records, metrics, trackers and plots
 are derived.
 
 It is measured beside training, on samples as an update draws them, by a program of its own: updates are compiled as if
@@ -21,7 +21,6 @@ from tenuto.loop import Lane, Task
 from tenuto.plan import DECAY
 from tenuto.types import Span
 
-BATCHES = 1  # of an update, that are looked at; more would take a larger share of short chunks
 LOOKED_AT = 104  # folded into the key of an update at this step, which itself is never made with it
 
 
@@ -159,11 +158,9 @@ class Samples(NamedTuple):
 
 
 def look_into(task: Task, lane: Lane, t: Int[Array, ""]) -> Look:
-    """What the lane's networks say of samples that an update might draw now, some batches of them."""
+    """What the lane's networks say of samples that an update might draw now."""
     key = jax.random.fold_in(jax.random.fold_in(lane.learn_key, t), LOOKED_AT)
-    seen = jax.vmap(partial(look_at_batch, task, lane, t))(jax.random.split(key, BATCHES))
-    found: Samples = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
-    brain = lane.brain
+    found, brain = look_at_batch(task, lane, t, key), lane.brain
     unit = brain.unit if task.plan.normalise_rewards else jnp.float32(1)
     return Look(
         task.plan.epsilon(t, lane.episode),

@@ -30,17 +30,18 @@ RESULTS, SPEED, AGENTS, HOST = (
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUN_HERE = [page for page in PAGES if python_in(page) and not needs_sb3(python_in(page))]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if not needs_sb3(path.read_text()))
-STEPS = 128
+STEPS = 96  # too few for diagnostics, which take a third of the time to compile; more where they are drawn
+DRAWING = ("test_python_in_the_documents_runs[watching.md]", "test_the_cells_of_the_notebook_run_in_their_order")
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Training is as the page says, but for two seeds and a few steps: programs are shared between pages."""
     monkeypatch.chdir(tmp_path)
-    train = api.train
+    train, steps = api.train, 128 if request.node.name in DRAWING else STEPS
 
     def shortly(*args: Any, **kwargs: Any) -> Any:
-        budget = {"steps": STEPS, "seeds": 2, "evaluate_every": STEPS, "evaluation_episodes": 1}
+        budget = {"steps": steps, "seeds": 2, "evaluate_every": steps, "evaluation_episodes": 1}
         return train(*args, **kwargs | budget | {"progress": False})
 
     monkeypatch.setattr(api, "train", shortly)

@@ -45,10 +45,11 @@ def trained():
 
 
 def train():
-    """UTE on all three maps in one program, with fewer heads, samples, updates and episodes than the paper's."""
+    """UTE on all three maps in one program on one device, with fewer heads, samples, updates and episodes than the
+    paper's."""
     few = {"batch": 16, "extension_batch": 16, "learn_every": 2}
     tasks = [dataclasses.replace(task, plan=dataclasses.replace(task.plan, **few)) for task in JOB.tasks]
-    program = CompiledProgram(tasks, [lane["seed"] for lane in JOB.lanes], jax.local_devices())
+    program = CompiledProgram(tasks, [lane["seed"] for lane in JOB.lanes], jax.local_devices()[:1])
     program.begin()
     kept = Records.empty(program.lanes, program.max_length, program.places)
     while kept["count"].min() < EPISODES and program.t < STEPS:

@@ -29,12 +29,14 @@ ROWS = settings.pendulum.ROWS
 
 
 def small_rows(warmup):
-    return {name: small_row(row, SMALL, batch=8, warmup=warmup) for name, row in ROWS.items()}
+    few = {"batch": 8, "learn_every": 25, "warmup": warmup}
+    return {name: small_row(row, SMALL, **few) for name, row in ROWS.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_networks():
-    """The settings of the pendulum, with networks and batches that compile and run in no time, and no warm-up."""
+    """The settings of the pendulum, with networks and batches that compile and run in no time, too few updates
+    for diagnostics, and no warm-up."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings.pendulum, "ROWS", small_rows(warmup=0))
         patch.setitem(EXPERIMENTS, "pendulum", pendulum.EXPERIMENT._replace(budget=Budget("episodes", EPISODES)))

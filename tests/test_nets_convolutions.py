@@ -1,5 +1,7 @@
 """Networks that see: filters against an ordinary convolution, and the vectors they give."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,6 +67,7 @@ def test_products_by_rows_and_by_pixels_are_the_same_function(shape: tuple[int, 
     layer = Convolution(shape[2], Filters(side, 1, 5), jax.random.key(0))
     image, pull = (jax.random.normal(jax.random.key(k), n) for k, n in ((1, shape), (2, (*shape[:2], 5))))
 
+    @partial(jax.jit, static_argnums=0)
     def outcome(form: str) -> tuple:
         def pulled(layer: Convolution, image: jax.Array) -> jax.Array:
             values = getattr(layer, form)(image)

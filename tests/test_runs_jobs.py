@@ -317,5 +317,15 @@ def test_a_chunk_divides_the_episodes_where_it_can():
     assert runner.rounds_per_chunk(18, 1009) == 111  # a prime: whole chunks of about CHUNK_STEPS steps
 
 
+def test_a_diagnosis_is_due_once_in_a_hundred_updates():
+    def due(clocks: range, **program: int) -> list[int]:
+        return [t for t in clocks if runner.diagnosis_is_due(t, **program)]
+
+    assert due(range(1000, 20_001, 1000), first_update=0, learn_every=50, rounds=20) == [5000, 10_000, 15_000, 20_000]
+    assert due(range(4, 500, 8), first_update=12, learn_every=2, rounds=4) == [212, 412]
+    assert due(range(300), first_update=0, learn_every=1, rounds=2) == [100, 101, 200, 201]  # wherever chunks end
+    assert due(range(500, 4501, 500), first_update=700, learn_every=4, rounds=125) == [*range(1500, 4501, 500)]
+
+
 def test_a_value_given_twice_is_trained_once():
     assert job_for("chain-10", "ute", lam=(2.0, 2.0), seeds=2, episodes=5).request.lam == (2.0,)

@@ -118,6 +118,13 @@ def test_lines_and_columns_of_diagnostics_are_the_last_of_the_records(swept: Run
     assert f"chunk_{DIAGNOSTICS[0].name}" in kept.arrays()
 
 
+def test_what_is_diagnosed_stands_for_a_hundred_updates(swept: Run):
+    """An update a step, and chunks of 20 steps but for the last."""
+    arrays = [np.nan_to_num(array).reshape(3, 16, -1) for array in swept.records.diagnosed().values()]
+    changes = np.any([(array[:, 1:] != array[:, :-1]).any((0, 2)) for array in arrays], axis=0)
+    assert swept.records["clock"][1:][changes].tolist() == [100, 200, 300, 310]
+
+
 def test_rows_of_an_older_version_get_empty_cells_for_what_they_lack(tmp_path: Path):
     table, old = metrics.Metrics(tmp_path, [{"seed": 0}, {"seed": 1}]), NAMES.index("loss_action")
     heading = ["step", "lane", "seed", *NAMES[:old]]

@@ -159,7 +159,7 @@ def test_the_score_ignores_what_is_past_a_lanes_end() -> None:
 # ---- Diagnostics
 
 
-def test_diagnostics_stand_beside_the_clock_and_are_unknown_where_nobody_looked() -> None:
+def test_diagnostics_are_unknown_until_somebody_looks_and_then_stand_until_somebody_looks_again() -> None:
     kept, nan = Records.empty(2, max_length=2, places=3), math.nan
     kept.add(chunk_of([[1], []]), 10)  # as in a run that an older version began
     kept.add(chunk_of([[2], [3]]), 20, {"one": np.float32([1, 2]), "two": np.float32([[1, 2], [3, 4]])})
@@ -169,8 +169,8 @@ def test_diagnostics_stand_beside_the_clock_and_are_unknown_where_nobody_looked(
         each.add(chunk_of([[], [5]]), 40, {"one": np.float32([5, 6]), "two": np.float32([[5, 6], [7, 8]])})
         assert each["clock"].tolist() == [10, 20, 30, 40]
         assert set(each.diagnosed()) == {"one", "two"}
-        np.testing.assert_array_equal(each["chunk_one"], [[nan, 1, nan, 5], [nan, 2, nan, 6]])
-        np.testing.assert_array_equal(each["chunk_two"][1], [[nan, nan], [3, 4], [nan, nan], [7, 8]])
+        np.testing.assert_array_equal(each["chunk_one"], [[nan, 1, 1, 5], [nan, 2, 2, 6]])
+        np.testing.assert_array_equal(each["chunk_two"][1], [[nan, nan], [3, 4], [3, 4], [7, 8]])
         assert each["chunk_one"].dtype == each["chunk_two"].dtype == np.float32
 
 

@@ -31,7 +31,9 @@ def load(folders: Sequence[Path], given: Given = Given()) -> dict[str, Inside]:
     for folder, name, kept, lanes in curves.groups(folders, given):
         numbers = {name: array[lanes] for name, array in kept.diagnosed().items()}
         if not any(np.isfinite(array).any() for array in numbers.values()):
-            raise UserError(f"{folder} has no diagnostics: an older version of tenuto made it, or it has just begun")
+            raise UserError(
+                f"{folder} has no diagnostics: an older tenuto made it, or it had less than a hundred updates"
+            )
         found[name] = Inside(kept["clock"], numbers)
     return found
 

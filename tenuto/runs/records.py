@@ -25,7 +25,8 @@ class Records:
     Per evaluation (lanes, evaluations, episodes): `evaluation_returns`, `evaluation_steps`, `evaluation_decisions`;
     (lanes, evaluations): `evaluation_lam`; `evaluated` is the step of each evaluation.
     Per chunk (lanes, chunks), some of them by length (lanes, chunks, J): those of `diagnostics.DIAGNOSTICS` that the
-    agent has, by their names with PER_CHUNK; NaN where there is none yet. Runs of older versions have none.
+    agent has, by their names with PER_CHUNK, as last measured; NaN where there is none yet. Runs of older versions
+    have none.
     """
 
     def __init__(self, **arrays: np.ndarray):
@@ -89,7 +90,7 @@ class Records:
         return {k.removeprefix(PER_CHUNK): a for k, a in self._arrays.items() if k.startswith(PER_CHUNK)}
 
     def add(self, chunk: Chunk, t: int, diagnosed: Mapping[str, np.ndarray] = NOTHING) -> None:
-        """Append the episodes and counts of a chunk that ended at clock t, and what was diagnosed then."""
+        """Append the episodes and counts of a chunk that ended at clock t, and what was diagnosed then, if anything."""
         now = self._arrays
         count, finished = now["count"], np.asarray(chunk.finished)
         room = int((count + finished).max(initial=0))
@@ -106,14 +107,14 @@ class Records:
         now["diverged"] = np.where(lost, np.int32(t), now["diverged"])
 
     def _add_diagnosed(self, diagnosed: Mapping[str, np.ndarray]) -> None:
-        """Append to the arrays per chunk; NaN where there is nothing, also in chunks before the first diagnosis."""
+        """Append to the arrays per chunk: the last numbers stand until there are new ones; NaN before the first."""
         chunks = len(self["clock"])
         for name, fresh in diagnosed.items():
             unknown = np.full((len(fresh), chunks - 1, *fresh.shape[1:]), np.nan, np.float32)
             self._arrays.setdefault(f"{PER_CHUNK}{name}", unknown)
-        for name in self.diagnosed():
+        for name, before in self.diagnosed().items():
             grown = self._lengthen(f"{PER_CHUNK}{name}", chunks, np.nan, np.float32)
-            grown[:, -1] = diagnosed.get(name, np.nan)
+            grown[:, -1] = diagnosed[name] if name in diagnosed else before[:, -1]
 
     def add_evaluation(self, evaluation: Evaluation, t: int) -> None:
         """Append an evaluation made at clock t."""

@@ -38,6 +38,7 @@ CHUNK_STEPS = 2000  # steps of each lane in a chunk,
 CHUNK_UPDATES = 500  # but no more updates than this,
 CHUNK_ON_HOST = 500  # and no more steps than this where environments may be slow
 CHUNKS_PER_EVALUATION = 5
+UPDATES_PER_DIAGNOSIS = 100  # of which one takes about as long as an update
 CHECKPOINT_SECONDS = 30.0
 LEAST_SECONDS = 30.0  # after which a chunk of slow environments may end
 KEPT_BYTES = 100e6  # of a final state: larger ones are kept only if asked for
@@ -284,9 +285,10 @@ def chunks(
     while not is_done(job, kept, program) and not stop():
         evaluation = None
         if not owes_evaluation(job, kept, program):
-            due = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
-            chunk = program.advance(min([rounds, *due]), ChunkTimer(stop, checkpoint_seconds))
-            kept.add(chunk, program.t, program.diagnose())
+            until = [_rounds_until(clock, program) for clock in _next_stops(job, program)]
+            chunk = program.advance(min([rounds, *until]), ChunkTimer(stop, checkpoint_seconds))
+            due = diagnosis_is_due(program.t, program.first_update, program.learn_every, rounds)
+            kept.add(chunk, program.t, program.diagnose() if due else NOTHING)
         if owes_evaluation(job, kept, program) and not stop():
             evaluation = program.evaluate(request.evaluation_episodes or 0, stop)
             if evaluation is not None:
@@ -522,6 +524,13 @@ def _measured(env: Any, kept: Records, ends: np.ndarray | None) -> dict[str, np.
         "evaluation_steps": kept.last_third("steps", ends),
         "evaluation_decisions": kept.last_third("decisions", ends),
     }
+
+
+def diagnosis_is_due(t: int, first_update: int, learn_every: int, rounds: int) -> bool:
+    """Whether to look inside after a chunk of at most so many rounds that ended at clock t: once in a hundred updates,
+    or after each chunk that has as many. Only t decides, so that a resumed run does the same."""
+    learned, every = t - first_update, UPDATES_PER_DIAGNOSIS * learn_every
+    return learned >= every and learned % every < rounds * learn_every
 
 
 def rounds_per_chunk(

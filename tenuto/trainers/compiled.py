@@ -255,13 +255,17 @@ class CompiledProgram:
 
     def state(self) -> State:
         """All lanes' state, for a checkpoint; it can be restored on other devices."""
-        return jax.tree.map(lambda x: x[: self.lanes], program.copied(self._states))
+        return program.copied(self._states, self._lanes_of_shares())
 
     def networks(self) -> Networks:
         """What each lane has learned, without what only training needs."""
         each = zip(self._tasks, self._states, strict=True)
         parts = [program.networks(tasks, lanes) for tasks, (lanes, _) in each]
-        return jax.tree.map(lambda x: x[: self.lanes], program.copied(parts))
+        return program.copied(parts, self._lanes_of_shares())
+
+    def _lanes_of_shares(self) -> list[int]:
+        """How many lanes each device has, without those that only fill up."""
+        return [max(0, min(share.stop, self.lanes) - share.start) for share in self._shares]
 
     def state_shape(self) -> PyTree:
         """The shapes and types that a checkpoint of this program must have."""

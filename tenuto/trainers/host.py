@@ -27,7 +27,7 @@ from tenuto.trainers.devices import on_cpu, own_device
 from tenuto.trainers.host_evaluate import Evaluator, evaluate, finite_actions
 from tenuto.trainers.host_step import DeviceLanes, NextOption
 from tenuto.trainers.program import EVALUATION_FOLD, MIN_LANES, Chunk, EnvError, Evaluation, State, pad
-from tenuto.types import Result
+from tenuto.types import Result, Tree
 
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
@@ -190,12 +190,11 @@ class HostProgram:
 
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
-        return program.copied([self.present()])
+        return program.copied([self.present()], [self.lanes])
 
-    @there
     def present(self) -> State:
-        """All lanes' state, valid until they go on."""
-        return jax.tree.map(lambda x: x[: self.lanes], (self._lanes, self._running))
+        """The state of all lanes and of those that only fill up, valid until they go on."""
+        return self._lanes, self._running
 
     def journal(self) -> dict[str, np.ndarray]:
         """How to bring the environments back to where they are; and whether this step's update was made already."""
@@ -224,13 +223,8 @@ class HostProgram:
         if same.all():
             return []
         restarted = host_step.restart(self._tasks, self._lanes, pad(self._rows, obs), jnp.int32(t))
-        kept = pad(self._rows, same)
-
-        def pick(old: Array, new: Array) -> Array:
-            return jnp.where(kept.reshape(-1, *[1] * (old.ndim - 1)), old, new)
-
-        self._lanes = jax.tree.map(pick, self._lanes, restarted)
-        self._running = jax.tree.map(lambda x: jnp.where(kept, x, 0), self._running)
+        kept, zero = pad(self._rows, same), jax.tree.map(np.zeros_like, self._running)
+        self._lanes, self._running = where(kept, (self._lanes, self._running), (restarted, zero))
         lost = (self._first_lane + np.flatnonzero(~same)).tolist()
         return [
             f"step {t}: the environment's state could not be brought back in lane {lane}: it begins a new episode"
@@ -255,3 +249,9 @@ class HostProgram:
         except LaneError as problem:
             what = told(problem, self._seeds, during or f"step {self.t}", self._first_lane, with_episode=bool(during))
             raise EnvError(what) from problem.__cause__
+
+
+@jax.jit
+def where(kept: Array, old: Tree, new: Tree) -> Tree:
+    """The old arrays of the lanes that are kept, and the new ones of the others."""
+    return jax.tree.map(lambda x, y: jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, y), old, new)

@@ -88,7 +88,7 @@ class Interleaved:
 
     def state(self) -> State:
         """All lanes' state, for a checkpoint."""
-        return program.copied([group.present() for group in self._groups])
+        return program.copied([group.present() for group in self._groups], [group.lanes for group in self._groups])
 
     def journal(self) -> dict[str, np.ndarray]:
         """How often games were restarted. All groups have it in common, so that a run can go on in other groups."""

@@ -122,26 +122,26 @@ def pad(rows: np.ndarray, tree: Tree) -> Tree:
     return jax.tree.map(lambda x: x if len(x) == len(rows) else x[rows], tree)
 
 
-def copied(parts: Sequence[Tree]) -> Tree:
-    """The lanes of these trees as one, copied to the host's memory. Random keys stay keys.
+def copied(parts: Sequence[Tree], lanes: Sequence[int]) -> Tree:
+    """The first lanes of each of these trees as one, copied to the host's memory. Random keys stay keys.
 
     Neither a device nor the host may have room for two copies of all: large arrays come lane by lane.
     """
-    return jax.tree.map(lambda *leaves: _copied(leaves), *parts)
+    return jax.tree.map(lambda *leaves: _copied(leaves, lanes), *parts)
 
 
-def _copied(leaves: Sequence[Array]) -> Array | np.ndarray:
+def _copied(leaves: Sequence[Array], lanes: Sequence[int]) -> Array | np.ndarray:
     if jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(jnp.asarray(_copied([jax.random.key_data(x) for x in leaves])))
-    whole = np.empty((sum(map(len, leaves)), *leaves[0].shape[1:]), leaves[0].dtype)
+        return jax.random.wrap_key_data(jnp.asarray(_copied([jax.random.key_data(x) for x in leaves], lanes)))
+    whole = np.empty((sum(lanes), *leaves[0].shape[1:]), leaves[0].dtype)
     begin = 0
-    for leaf in leaves:
+    for leaf, num in zip(leaves, lanes, strict=True):
         if leaf.nbytes < BY_LANE:
-            whole[begin : begin + len(leaf)] = leaf
+            whole[begin : begin + num] = np.asarray(leaf)[:num]
         else:
-            for lane in range(len(leaf)):
+            for lane in range(num):
                 whole[begin + lane] = leaf[lane]
-        begin += len(leaf)
+        begin += num
     return whole
 
 
