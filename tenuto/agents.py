@@ -36,24 +36,23 @@ class Agent(eqx.Module):
                 f"{extension} holds exploratory actions, and {action} calls none of its actions that: "
                 "use it with DoubleQ, or give this learner another extension policy, such as Uncertain"
             )
-        if isinstance(self.extension, Uncertain) and self.extension.led:
-            heads = self.action.heads if isinstance(self.action, BootstrappedQ) else 0
-            if heads != self.extension.heads:
-                raise UserError(
-                    f"{action} has {heads} heads that lead an episode and {extension} {self.extension.heads}: use "
-                    "BootstrappedQ with as many, or leave led out"
-                )
+        heads = self.action.heads if isinstance(self.action, BootstrappedQ) else 0
+        if self.extension.leaders not in (0, heads):
+            raise UserError(
+                f"{action} has {heads} heads that lead an episode and {extension} {self.extension.leaders}: use "
+                "BootstrappedQ with as many, or leave led out"
+            )
 
     @property
     def uses_lam(self) -> bool:
         """Whether lengths depend on λ: then it can be set, swept and shown."""
-        return self.extension.uses_lam and not self.extension.led
+        return self.extension.uses_lam and not self.extension.leaders
 
     def with_heads(self, heads: int) -> "Agent":
         """The same agent with ensembles of option values of so many heads, and where one of them leads, of action
         values too."""
         action, extension = self.action, self.extension.with_heads(heads)
-        if isinstance(action, BootstrappedQ) and extension.led:
+        if isinstance(action, BootstrappedQ) and extension.leaders:
             action = dataclasses.replace(action, heads=heads)
         return dataclasses.replace(self, action=action, extension=extension)
 

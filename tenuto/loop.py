@@ -221,7 +221,7 @@ def choose(task: Task, lane: Lane, t: Int[Array, ""], drawn: Draws) -> tuple[Lan
     if task.plan.warmup:
         warm = t < task.plan.warmup
         choice, explored = jnp.where(warm, drawn.warmup[0], choice), explored | warm
-    leader = lane.episode_state if agent.extension.led else ()
+    leader = lane.episode_state if agent.extension.leaders else ()
     now = Situation(x, explored, lane.lam, epsilon, drawn.extension, leader)
     action, length = agent.extension.extend(lane.brain.extension, choice, now, actions)
     if task.plan.warmup and isinstance(agent.extension, AbstractLearnedExtension):

@@ -325,7 +325,7 @@ def test_parts_of_the_gridworlds_share_jobs():
     assert len(jobs_of("main")) == 4
     assert len(jobs_of("appendix") - jobs_of("main")) == 6
     assert not jobs_of("calibration") - jobs_of("main") - jobs_of("appendix")
-    assert len(jobs_of("agents")) == 8
+    assert len(jobs_of("agents")) == 9
 
 
 def test_every_number_of_the_papers_grid_tables_has_a_cell():

@@ -21,6 +21,7 @@ from tenuto.loop import Task
 from tenuto.plan import Plan
 from tenuto.play import play
 from tenuto.policy import Policy
+from tenuto.replay import Drawn
 from tenuto.schedules import fixed
 from tenuto.spaces import Discrete
 from tenuto.trainers.compiled import CompiledProgram

@@ -81,9 +81,9 @@ class AbstractExtension(eqx.Module):
         return False
 
     @property
-    def led(self) -> bool:
-        """Whether the head that leads an episode's actions decides their lengths, too."""
-        return False
+    def leaders(self) -> int:
+        """How many heads decide lengths in training, each in the episodes whose actions it leads; 0: none does."""
+        return 0
 
     def with_max_length(self, longest: int) -> Self:
         """The same policy with options of up to this length. An error continues a sentence that names the agent."""
@@ -157,7 +157,7 @@ class AbstractLearnedExtension(AbstractExtension):
         return self.min_length + jnp.argmax(values[self.min_length - 1 :])
 
     def extend(self, nets: Nets, choice: Array, now: Situation, actions: AbstractSpace) -> tuple[Array, Int[Array, ""]]:
-        if self.led and not isinstance(now.leader, tuple):
+        if self.leaders and not isinstance(now.leader, tuple):
             length = self.length_of_best(self.values(nets, now.obs, choice, actions)[now.leader])
         else:
             length = self.best(nets, now.obs, choice, now.lam, actions)

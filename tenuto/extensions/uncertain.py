@@ -45,6 +45,10 @@ class Uncertain(AbstractLearnedExtension):
         demand_least(1, self, "heads", "before", "after", "shared")
         demand_least(0, self, "embed")
 
+    @property
+    def leaders(self) -> int:
+        return self.heads if self.led else 0
+
     def with_heads(self, heads: int) -> Self:
         return dataclasses.replace(self, heads=heads)
 

@@ -46,6 +46,7 @@ ADDED: tuple[tuple[int, str, str, Any], ...] = (
     (6, "SkipQ", "min_length", 1),
     (6, "Figar", "min_length", 1),
     (6, "GymSpec", "durations", False),
+    (7, "Uncertain", "led", False),
 )
 # (last version, name of the class, a field that it has no longer)
 GONE: tuple[tuple[int, str, str], ...] = ((3, "Plan", "wide"),)
