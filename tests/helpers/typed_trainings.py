@@ -33,6 +33,7 @@ def trace(task: Task) -> None:
     t = np.int32(0)
     jax.eval_shape(partial(compiled.run, rounds=2, rows=9), tasks, *state, t)
     jax.eval_shape(partial(compiled.evaluate, episodes=2, longest=4), tasks, state[0], keys, t)
+    jax.eval_shape(program.diagnose, tasks, state[0], t)
 
 
 def trace_all() -> None:
