@@ -37,7 +37,7 @@ JOBS: dict[str, dict[str, Any]] = {
 class Options:
     runs: list[str] = field(default_factory=lambda: [*JOBS])
     """Which runs to time."""
-    diagnoses: int = 8
+    diagnoses: int = 5
     """Of each run, after as many chunks as runs have for them."""
 
 
@@ -47,9 +47,12 @@ def measure(job: Job, diagnoses: int) -> dict[str, float]:
     most = CHUNK_ON_HOST if job.on_host else CHUNK_STEPS
     rounds = rounds_per_chunk(program.learn_every, job.request.episodes, most_steps=most)
     program.begin()
-    while program.t <= program.first_update:
+
+    def due() -> bool:
+        return diagnosis_is_due(program.t, program.first_update, program.learn_every, rounds)
+
+    while not due():
         program.advance(rounds)
-    program.advance(rounds)
     program.diagnose()
     training: list[float] = []
     looking: list[float] = []
@@ -58,7 +61,7 @@ def measure(job: Job, diagnoses: int) -> dict[str, float]:
         program.advance(rounds)
         between = time.perf_counter()
         training.append(between - began)
-        if diagnosis_is_due(program.t, program.first_update, program.learn_every, rounds):
+        if due():
             program.diagnose()
             looking.append(time.perf_counter() - between)
     program.close()

@@ -22,16 +22,17 @@ jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 2.0)  # to keep a program takes a sixth of that time
 os.environ.setdefault("COLUMNS", "160")
 MOST_MAPS = 30_000  # of memory: about half of what Linux allows a process
-# Files that take more than ten seconds. They come first: what is left for the end is short, and no worker waits long.
-LONG = {
-    *("test_trainers_compiled", "test_trainers_interleave", "test_trainers_overlap", "test_trainers_agree"),
-    *("test_runs_runner", "test_runs_atari", "test_experiments_gridworlds", "test_experiments_pendulum"),
-    *("test_docs", "test_types", "test_extending", "test_api", "test_trainers_host"),
-}
+# Files that take longest, in this order. They come first: what is left for the end is short, and no worker waits long.
+LONG = (
+    *("test_docs", "test_trainers_interleave", "test_runs_runner", "test_experiments_gridworlds", "test_engines_ray"),
+    *("test_trainers_compiled", "test_trainers_overlap", "test_runs_atari", "test_engines", "test_agents"),
+    *("test_experiments_pendulum", "test_trainers_host", "test_engines_slurm", "test_api", "test_scales"),
+    *("test_trainers_agree", "test_envs_gym_atari", "test_types", "test_trainers_compiled_stages", "test_probes"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONG)
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
 def pytest_collection_finish() -> None:

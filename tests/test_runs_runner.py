@@ -114,8 +114,8 @@ def test_ctrl_c_prints_the_resume_command_on_one_line_ready_to_copy(story: Story
     assert f"tenuto resume '{story.folder}'" in story.stopped[1]
 
 
-def test_a_run_killed_and_stopped_and_resumed_has_the_record_of_one_that_ran_through(story: Story):
-    """Though it began on one device and ends on two."""
+def test_a_run_killed_and_stopped_on_one_device_goes_on_to_the_same_record_on_two(story: Story):
+    """Of a run that nothing stopped, on two devices from the start."""
     assert story.ended == 0
     assert len(jax.local_devices()) == 2
     found, wanted = record(story.folder), record(story.reference)

@@ -19,12 +19,19 @@ from tenuto.spaces import Discrete
 from tenuto.trainers.compiled import CompiledProgram
 from tenuto.types import TimeStep
 
-NUMBERS = st.lists(st.integers(-1000, 1000), min_size=3, max_size=40)
+SIZES = st.sampled_from((3, 8, 40))  # each size is a program
+NUMBERS = SIZES.flatmap(lambda size: st.lists(st.integers(-1000, 1000), min_size=size, max_size=size))
 SCALED = {"normalise_observations": True, "normalise_rewards": True, "average": 0.01}
 
 
+@jax.jit
 def after(numbers: np.ndarray) -> Moments:
     return jax.lax.scan(lambda m, x: (m.add(x), None), Moments.empty(numbers.shape[1]), jnp.asarray(numbers))[0]
+
+
+@jax.jit
+def normalised(moments: Moments, numbers: np.ndarray) -> Array:
+    return jax.vmap(moments.normalise)(numbers)
 
 
 def gained(rewards: list[float], ends: list[bool], gamma: float) -> Gains:
@@ -47,7 +54,7 @@ def test_mean_and_deviation_are_those_of_all_observations(numbers: list[int]):
 @settings(max_examples=25, deadline=None)
 def test_an_observation_reads_the_same_in_any_units(numbers: list[int], zero: int, unit: float):
     x = np.asarray(numbers, np.float32)[:, None]
-    plain, other = (jax.vmap(after(y).normalise)(y) for y in (x, unit * x + zero))
+    plain, other = (normalised(after(y), y) for y in (x, unit * x + zero))
     np.testing.assert_allclose(plain, other, atol=0.05)
 
 
@@ -69,7 +76,7 @@ def test_what_never_changes_reads_as_nothing_and_what_rarely_does_stays_small():
     rare = np.zeros((1000, 2), np.float32)
     rare[700, 1] = 30.0
     moments = after(rare)
-    read = jax.vmap(moments.normalise)(jnp.asarray(rare))
+    read = normalised(moments, rare)
     assert not np.asarray(read[:, 0]).any()
     assert read[700, 1] == pytest.approx(TAIL, rel=0.01)  # by its standard deviation it would be 31.6
 

@@ -6,6 +6,7 @@ Programs of the compiled trainer are only traced: that is when their annotations
 
 import importlib.util
 from functools import partial
+from typing import Any
 
 import jax
 import jaxtyping
@@ -26,10 +27,17 @@ from tenuto.trainers.devices import start_jax  # noqa: E402
 EVERY_PART = ("random", "ez-greedy", "temporl", "joint-options", "b-dqn", "ute-adaptive", "figar", "ute-td3", "sac")
 
 
-def trace(task: Task) -> None:
-    """All that the compiled trainer would compile."""
+def look_inside(task: Task) -> tuple[Any, Any, Any]:
+    """Tasks, keys and the state of lanes that are looked into."""
     tasks, keys = program.stacked([task] * 3, range(3), np.arange(3))
     state = jax.eval_shape(program.start, tasks, keys)
+    jax.eval_shape(program.diagnose, tasks, state[0], np.int32(0))
+    return tasks, keys, state
+
+
+def trace(task: Task) -> None:
+    """All that the compiled trainer would compile."""
+    tasks, keys, state = look_inside(task)
     t = np.int32(0)
     jax.eval_shape(partial(compiled.run, rounds=2, rows=9), tasks, *state, t)
     jax.eval_shape(partial(compiled.evaluate, episodes=2, longest=4), tasks, state[0], keys, t)
@@ -54,7 +62,9 @@ def train_in_groups() -> None:
     both.begin()
     both.advance(4)
     both.evaluate(1)
+    assert {name: numbers.shape for name, numbers in both.diagnose().items()} == {"epsilon": (6,)}
     both.close()
+    look_inside(tiny("ute"))
 
 
 if __name__ == "__main__":
