@@ -1,5 +1,5 @@
-"""A hook of mkdocs: pages that are programs. The report of the kept results is made anew whenever the site is built, so
-that it shows what results/ holds; the inspector shows inspector.json, which `inspected.py` made."""
+"""A hook of mkdocs: pages that are programs. The report of the kept results is made whenever the site is built, so that
+it shows what results/ holds; the inspector shows inspector.json, which `inspected.py` made."""
 
 import json
 from pathlib import Path

@@ -49,8 +49,8 @@ class Agent(eqx.Module):
         return self.extension.uses_lam and not self.extension.leaders
 
     def with_heads(self, heads: int) -> "Agent":
-        """The same agent with ensembles of option values of so many heads, and where one of them leads, of action
-        values too."""
+        """The same agent with this number of heads in its ensemble of option values; where heads lead, in that of
+        action values too."""
         action, extension = self.action, self.extension.with_heads(heads)
         if isinstance(action, BootstrappedQ) and extension.leaders:
             action = dataclasses.replace(action, heads=heads)

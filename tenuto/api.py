@@ -120,8 +120,9 @@ class Run(Sequence[Policy]):
         progress: bool = True,
         keep_checkpoint: bool = False,
     ) -> "Run":
-        """Go on for so many steps: another run, in a folder of its own; this one stays as it is. Hyper-parameters stay
-        as they were set for this run's length; an annealed learning rate goes on from its value for the new one."""
+        """Go on for this number of steps: another run, in a folder of its own; this one stays as it is. Hyper-
+        parameters stay as they were set for this run's length; an annealed learning rate goes on from its value for
+        the new one."""
         call = Longer(out, track, progress, keep_checkpoint, callback, stop_when)
 
         def do(folder: Path) -> Job:

@@ -87,8 +87,8 @@ def check(
     env: Environment, *, env_args: str | Mapping[str, Any] = "", steps: int | str = 200, seed: int = 0
 ) -> Checked:
     """Whether agents can be trained on an environment, given as to `tenuto.train`: what they would see and do, what
-    random play of so many steps showed, and whether a stopped run can go on in the middle of an episode. An error says
-    what is wrong, in the words that training has for it."""
+    random play for this number of steps showed, and whether a stopped run can go on in the middle of an episode. An
+    error says what is wrong, in the words that training has for it."""
     start_devices()
     return look(env, env_args, steps, seed)
 

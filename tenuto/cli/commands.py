@@ -42,7 +42,7 @@ class Training(Asked):
     stop_at: float | None = None
     """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
     patience: int | None = None
-    """Finish the run after so many evaluations in a row without a better mean return."""
+    """Finish the run after this number of evaluations in a row without a better mean return."""
     keep_checkpoint: bool = False
     """Keep the final state (final.npz) even if it takes more than 100 MB, so that `tenuto resume DIR --more-steps` can
     go on from it. A smaller one is always kept."""
@@ -138,7 +138,7 @@ class Resume:
     stop_at: float | None = None
     """Finish the run once the mean return of an evaluation, over lanes, reaches this."""
     patience: int | None = None
-    """Finish the run after so many evaluations in a row without a better mean return."""
+    """Finish the run after this number of evaluations in a row without a better mean return."""
     more_steps: Amount = None
     """Train a finished run for so many steps more. Its hyper-parameters stay as they are; an annealed learning rate
     goes on from its value for the new number of steps."""
